@@ -1,0 +1,68 @@
+# Headrace. `make` lists what can be made.
+
+# Byte code is kept, because starting quickly matters more than a clean tree.
+unexport PYTHONDONTWRITEBYTECODE
+# An activated environment must not leak into ours.
+unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV
+
+SHELL := /bin/sh
+BIN := .venv/bin
+PYTHON := $(BIN)/python
+PYTEST := $(PYTHON) -m pytest -q
+OLDEST := import sys; sys.exit(sys.version_info < (3, 11))
+UPGRADE ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo check test format lock docs bench-overhead clean style fast generated jars servers
+
+help: ## lists these
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
+
+setup: ## makes .venv from requirements.lock; instant when nothing has changed
+	@for python in python3 python3.13 python3.12 python3.11; do \
+	  if $$python -c '$(OLDEST)' 2>/dev/null; then exec $$python tools/setup.py; fi; \
+	done; \
+	echo 'make setup: no Python 3.11 or newer was found as python3 or python3.X' >&2; \
+	echo '  hint: install one, and its venv module' >&2; exit 1
+
+demo: setup ## a live stream from end to end: a Kafka, a source, a flow and its table; Ctrl-C stops all
+	@exec $(BIN)/headrace demo
+
+check: style fast ## format, lint, types, unit and property tests; under a minute
+
+test: style generated fast jars servers ## everything, on real servers; what CI runs
+	$(PYTEST) tests --ignore=tests/unit --ignore=tests/property --durations=10
+
+style: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+fast: setup
+	$(PYTEST) tests/unit tests/property -n auto --dist worksteal --durations=10 --durations-min=1
+
+generated: setup
+	$(PYTHON) -m tools.generated --check
+
+jars: setup
+	@$(PYTHON) -m headrace.log.jars
+
+servers: setup
+	@$(PYTHON) -m tools.postgresql
+
+format: setup ## rewrites the code as ruff wants it
+	$(BIN)/ruff check --quiet --fix-only .
+	$(BIN)/ruff format .
+
+lock: setup ## pins everything anew into requirements.lock; UPGRADE="name …" or UPGRADE=all takes newer ones
+	@$(PYTHON) -m tools.lock $(UPGRADE)
+
+docs: setup ## writes the reference from the option models
+	$(PYTHON) -m tools.generated
+
+bench-overhead: setup jars ## the W1 flow against the same job by hand
+	$(PYTHON) bench/overhead.py
+
+clean: ## removes what was made here; downloads in the cache stay
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find . -name __pycache__ -type d -not -path './.git/*' -exec rm -rf {} +

@@ -1,0 +1,120 @@
+"""What the tests share: one Spark, one Kafka, one PostgreSQL, each started by the first test that asks for it.
+
+Heavy imports stay inside the fixtures, so that the unit tests start at once.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from hypothesis import settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# A shared or slow machine must not fail a property by its speed; pytest-timeout ends what hangs.
+settings.register_profile("headrace", deadline=None, print_blob=True)
+settings.load_profile("headrace")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """A quiet run hides the seed of its order, which is needed once something fails."""
+    if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
+        terminalreporter.write_line(f"the same order again: --randomly-seed={config.getoption('randomly_seed', None)}")
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """The one local Spark of the whole test run."""
+    from headrace.log.jars import ensure
+    from headrace.log.java import find_java
+
+    folder = tmp_path_factory.mktemp("spark")
+    java = find_java()
+    os.environ.update(java.environment())
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # Functions of a test module are pickled by name, so workers must be able to import it.
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+
+    from pyspark.sql import SparkSession
+
+    jars = ",".join(str(jar) for jar in ensure("spark", _progress, java))
+    quiet = folder / "log4j2.properties"
+    quiet.write_text(_LOGGING.format(file=folder / "spark.log"), encoding="utf-8")
+    provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    options = {
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet} -Dderby.system.home={folder}",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.jars": jars,
+        "spark.local.dir": str(folder / "local"),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.streaming.stateStore.providerClass": provider,
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+    }
+    builder = SparkSession.builder.master("local[2]").appName("headrace-tests")
+    for name, value in options.items():
+        builder = builder.config(name, value)
+    session = builder.getOrCreate()
+    yield session
+    for query in session.streams.active:
+        query.stop()
+    session.stop()
+    _end_java(session)
+
+
+@pytest.fixture(scope="session")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The bootstrap address of the one Kafka of the whole test run; use topics with names of your own."""
+    from tests.brokers import running_broker
+
+    with running_broker(tmp_path_factory.mktemp("broker")) as bootstrap:
+        yield bootstrap
+
+
+@pytest.fixture(scope="session")
+def postgresql(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of the one PostgreSQL of the whole test run; use tables with names of your own."""
+    from tests.servers import running_postgresql
+
+    with running_postgresql(tmp_path_factory.mktemp("postgresql")) as address:
+        yield address
+
+
+_LOGGING = """
+rootLogger.level = warn
+rootLogger.appenderRef.file.ref = file
+appender.file.type = File
+appender.file.name = file
+appender.file.fileName = {file}
+appender.file.layout.type = PatternLayout
+appender.file.layout.pattern = %d{{HH:mm:ss.SSS}} %-5p %c{{1}}: %m%n%ex
+"""
+
+
+def _progress(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _end_java(session: SparkSession) -> None:
+    """PySpark leaves its JVM to the end of the process; the next thing the process does may be to start another."""
+    from pyspark import SparkContext
+
+    gateway = session.sparkContext._gateway
+    assert gateway is not None
+    gateway.shutdown()
+    gateway.proc.stdin.close()
+    gateway.proc.wait(timeout=30)
+    SparkContext._gateway = SparkContext._jvm = None

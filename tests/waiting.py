@@ -1,0 +1,50 @@
+"""Waiting for something to become true, with a deadline; never for a duration."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+def eventually(
+    condition: Callable[[], T], seconds: float = 30.0, *, every: float = 0.05, diagnose: Callable[[], str] | None = None
+) -> T:
+    """The first true answer of `condition`; fails if there is none in time, with the last one and what `diagnose` says.
+
+    An AssertionError inside the condition counts as "not yet"; any other exception is a failure and passes through.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        refusal = None
+        answer: T | None = None
+        try:
+            answer = condition()
+        except AssertionError as error:
+            refusal = error
+        if refusal is None and answer:
+            return answer
+        if time.monotonic() >= deadline:
+            last = f"last failed with: {refusal}" if refusal else f"last answered: {answer!r}"
+            raise AssertionError("\n".join([f"not within {seconds:g} s; {last}", *_said(diagnose)])) from refusal
+        time.sleep(every)
+
+
+def tail(path: Path, lines: int = 30) -> str:
+    """The end of a log, for `diagnose`."""
+    if not path.exists():
+        return f"{path}: not there"
+    text = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return "\n".join([f"{path}, last {min(lines, len(text))} of {len(text)} lines:", *text[-lines:]])
+
+
+def _said(diagnose: Callable[[], str] | None) -> list[str]:
+    if diagnose is None:
+        return []
+    try:
+        return [diagnose()]
+    except Exception as error:  # noqa: BLE001  the test's own failure must not be hidden by this one
+        return [f"(the diagnosis failed too: {error!r})"]
