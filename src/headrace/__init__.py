@@ -1,0 +1,35 @@
+"""Headrace: streaming pipelines on Spark, every record accounted for.
+
+from headrace import Flow, col, tumbling
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from headrace.declare.api import Flow, Stream
+    from headrace.expressions.columns import col, fn, lit, when
+    from headrace.operators.windows import hopping, tumbling
+
+__all__ = ["Flow", "Stream", "col", "fn", "hopping", "lit", "tumbling", "when"]
+
+_HOMES = {
+    "Flow": "headrace.declare.api",
+    "Stream": "headrace.declare.api",
+    "col": "headrace.expressions.columns",
+    "fn": "headrace.expressions.columns",
+    "hopping": "headrace.operators.windows",
+    "lit": "headrace.expressions.columns",
+    "tumbling": "headrace.operators.windows",
+    "when": "headrace.expressions.columns",
+}
+
+
+def __getattr__(name: str) -> object:
+    """Loads a public name when it is first used, so that `import headrace` costs nothing."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,22 @@
+"""Frozen values that describe a flow. This room imports nothing of ours."""
+
+from headrace.model.delivery import Changes, Delivery, Mode
+from headrace.model.flow import OUT, Flow, Part, Places, Port, Sink, Source, Step
+from headrace.model.location import Location
+from headrace.model.schema import Schema
+
+__all__ = [
+    "OUT",
+    "Changes",
+    "Delivery",
+    "Flow",
+    "Location",
+    "Mode",
+    "Part",
+    "Places",
+    "Port",
+    "Schema",
+    "Sink",
+    "Source",
+    "Step",
+]

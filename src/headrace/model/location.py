@@ -1,0 +1,26 @@
+"""Where something was written: a file, a line, a column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, order=True)
+class Location:
+    """A place in a file the author wrote; lines and columns count from 1, 0 means "not known".
+
+    >>> str(Location("orders.yaml", 14, 5))
+    'orders.yaml:14:5'
+    """
+
+    file: str = ""
+    line: int = 0
+    column: int = 0
+
+    def __str__(self) -> str:
+        known = [str(n) for n in (self.line, self.column) if n]
+        return ":".join([self.file or "<flow>", *known])
+
+    def right(self, columns: int) -> Location:
+        """The same line, some columns further on."""
+        return Location(self.file, self.line, self.column + columns) if self.column else self
