@@ -1,0 +1,1 @@
+"""Operators, one file each: options, schema rule, lowering."""

@@ -1,0 +1,115 @@
+"""What every operator is built from: options, a schema rule, a lowering to Spark.
+
+`outputs` runs while a flow is checked, without Spark; it says what is wrong through `Say` and goes on,
+so that all problems are found at once. `lower` is a pure function of frames.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeVar
+
+from headrace.model import OUT, Changes, Schema
+from headrace.options import Options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+T = TypeVar("T", bound="type[Operator]")
+
+
+class Say(Protocol):
+    """Reports a problem at an option of the step being checked; `at` is an offset within that option's text."""
+
+    def __call__(
+        self,
+        code: str,
+        message: str,
+        *option: str | int,
+        hint: str = "",
+        detail: str = "",
+        at: int = 0,
+        warning: bool = False,
+    ) -> None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """What a step remembers between batches."""
+
+    what: str
+    """In a few words: "one row per tag and window"."""
+    bound: str | None
+    """What keeps it from growing for ever; None: nothing does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Lowering:
+    """What a lowering may know besides its frames."""
+
+    step: str
+    streaming: bool
+    given: tuple[Schema, ...]
+    schema: Mapping[str, Schema]
+    """What `outputs` answered."""
+
+
+class Operator(Options, ABC):
+    """One operation on streams. A subclass is an option model that also knows its schema rule and lowering."""
+
+    name: ClassVar[str]
+    inputs: ClassVar[Literal[1, 2] | None] = 1
+    """How many streams it takes; None: one or more."""
+    example: ClassVar[str]
+
+    def ports(self) -> tuple[str, ...]:
+        """The names of its outputs."""
+        return (OUT,)
+
+    def output(self, given: Schema, say: Say) -> Schema:
+        """The columns that leave, for an operator with one input and one output."""
+        raise NotImplementedError  # abstract for those that do not override `outputs`
+
+    def outputs(self, given: tuple[Schema, ...], say: Say) -> dict[str, Schema]:
+        """The columns that leave by each port."""
+        return {OUT: self.output(given[0], say)}
+
+    def changes(self, given: tuple[Changes, ...]) -> Changes:
+        """Whether new facts or new values for keys leave."""
+        return Changes.UPDATE if Changes.UPDATE in given else Changes.APPEND
+
+    def identifies(self) -> tuple[str, ...]:
+        """The columns that identify a row of its output, where rows are new values for keys; else none."""
+        return ()
+
+    def state(self, given: tuple[Schema, ...]) -> State | None:
+        """What it remembers between batches; None: nothing, so it may run on any part of the input alone."""
+        return None
+
+    def remakes_columns(self) -> bool:
+        """Whether its columns are new to Spark even under old names, so that it forgets which of them is the time."""
+        return False
+
+    def needs(self, wanted: frozenset[str], given: tuple[Schema, ...]) -> tuple[frozenset[str], ...]:
+        """Which columns of each input it takes to make the wanted output columns; all, unless it knows better."""
+        return tuple(frozenset(schema.names) for schema in given)
+
+    def how(self, given: tuple[Schema, ...]) -> str:
+        """How it is executed, for `explain`: natively, or which Python and why."""
+        return "native"
+
+    @abstractmethod
+    def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
+        """The frames that leave by each port."""
+
+
+def operator(name: str, *, example: str, inputs: Literal[1, 2] | None = 1) -> Callable[[T], T]:
+    """Names an operator class for the catalogue; `example` is a flow-file entry that the tests check."""
+
+    def mark(cls: T) -> T:
+        cls.name, cls.inputs, cls.example = name, inputs, example.strip("\n")
+        return cls
+
+    return mark

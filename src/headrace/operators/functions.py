@@ -1,0 +1,354 @@
+"""Python functions of the author's: named, typed, called inside a boundary that tells where they failed.
+
+Two shapes. A *column function* has columns as its parameters and gives one value:
+
+    def tax(price: float, country: str) -> float: ...
+
+A *record function* has one parameter, the whole record as a dict, and gives a dict (`map`) or several
+(`flat_map`); its columns are stated in `returns`.
+
+A parameter annotated `float` is never given a null: a null argument gives a null result without a call.
+One annotated `float | None` is given None.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import sys
+import sysconfig
+import traceback
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal as PyDecimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.errors import DataError
+from headrace.expressions.expression import Expression
+from headrace.expressions.pyfunction import Refusal, from_python
+from headrace.expressions.typing import type_of
+from headrace.model import Schema
+from headrace.model.types import (
+    BIGINT,
+    BINARY,
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    STRING,
+    TIMESTAMP,
+    UNKNOWN,
+    Array,
+    DataType,
+    Decimal,
+    TypeSyntaxError,
+    is_integer,
+    parse_type,
+)
+from headrace.operators.base import Say
+from headrace.options import refuse
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import Column
+
+MARKER = "HEADRACE-FUNCTION-ERROR "
+"""What stands before the JSON of a failed call in an exception's text, so that it survives Spark's wrapping."""
+
+_TYPES: dict[object, DataType] = {
+    int: BIGINT,
+    float: DOUBLE,
+    str: STRING,
+    bool: BOOLEAN,
+    bytes: BINARY,
+    datetime: TIMESTAMP,
+    date: DATE,
+    PyDecimal: Decimal(38, 18),
+}
+
+
+class UserFunctionError(DataError):
+    """A function of the author's raised; the message is MARKER and one line of JSON."""
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function by name, "module:function", and the callable itself once it is loaded."""
+
+    reference: str
+    returns: str | None = None
+    call: Callable[..., Any] | None = field(default=None, compare=False, repr=False)
+
+    @staticmethod
+    def is_one(value: object) -> bool:
+        """True for what the author may write for a function."""
+        if isinstance(value, Mapping):
+            return "python" in value
+        return isinstance(value, Function) or (callable(value) and not hasattr(value, "expression"))
+
+    @classmethod
+    def parse(cls, value: object) -> Function:
+        """From a callable, `{python: "module:function", returns: TYPE}` or a Function."""
+        if isinstance(value, Function):
+            return value
+        if isinstance(value, Mapping):
+            unknown = set(value) - {"python", "returns"}
+            reference, returns = value.get("python"), value.get("returns")
+            if unknown:
+                raise refuse("unknown-option", f"a function has no option {sorted(map(str, unknown))[0]!r}")
+            if callable(reference):
+                return cls(_reference(reference), None if returns is None else str(returns), reference)
+            if not isinstance(reference, str) or reference.count(":") != 1:
+                raise refuse("bad-function", f"{reference!r} does not name a function", 'write "module:function"')
+            return cls(reference, None if returns is None else str(returns), _load(reference))
+        assert callable(value)
+        return cls(_reference(value), None, value)
+
+    @property
+    def name(self) -> str | None:
+        """The function's own name, unless it has none (a lambda)."""
+        name = self.reference.partition(":")[2].rpartition(".")[2]
+        return None if "<" in name else name
+
+    def plain(self) -> dict[str, str]:
+        """The flow-file form."""
+        return {"python": self.reference} | ({"returns": self.returns} if self.returns else {})
+
+    def __str__(self) -> str:
+        return self.reference
+
+    @property
+    def callable(self) -> Callable[..., Any]:
+        """The function itself, loaded if need be."""
+        return self.call if self.call is not None else _load(self.reference)
+
+    def columns(self) -> frozenset[str]:
+        """The columns a column function reads: its parameters."""
+        return frozenset(inspect.signature(self.callable).parameters)
+
+    def compiled(self) -> Expression | Refusal:
+        """The function as an expression, or why it must stay Python."""
+        return from_python(self.callable)
+
+    def column_type(self, given: Schema, say: Say, *option: str | int) -> DataType:
+        """The type of its result as a column function; parameters that are not columns are said."""
+        from headrace.errors import nearest
+
+        for name in self.columns():
+            if name not in given:
+                hint = nearest(name, given.names).replace("It takes", "The input has")
+                say(
+                    "unknown-column", f'function "{self}" reads column "{name}", which is not there', *option, hint=hint
+                )
+        self._check_annotations(given, say, *option)
+        if self.returns is not None:
+            try:
+                return parse_type(self.returns)
+            except TypeSyntaxError as error:
+                say("bad-schema", f"the result type of {self}: {error}", *option)
+                return UNKNOWN
+        found = annotated_type(_hints(self.callable).get("return"))
+        if found is not None:
+            return found
+        compiled = self.compiled()
+        if isinstance(compiled, Expression):
+            return type_of(compiled, given, lambda *_, **__: None)
+        say(
+            "bad-function",
+            f'the result type of function "{self}" is not known',
+            *option,
+            hint='annotate it, "-> float", or write {python: …, returns: double}',
+        )
+        return UNKNOWN
+
+    def _check_annotations(self, given: Schema, say: Say, *option: str | int) -> None:
+        """Says which parameters are annotated as something else than their column is."""
+        hints = _hints(self.callable)
+        for name in sorted(self.columns()):
+            column, wanted = given.find(name), annotated_type(hints.get(name))
+            if column is not None and wanted is not None and not _fits(column.type, wanted):
+                say(
+                    "type-mismatch",
+                    f'function "{self}" takes "{name}" as {wanted}, but the column is {column.type}',
+                    *option,
+                    hint="change the annotation, or cast the column first",
+                )
+
+    def how(self) -> str:
+        """How it will run, for `explain`."""
+        compiled = self.compiled()
+        if isinstance(compiled, Expression):
+            return "compiled to a native expression"
+        return f"Python in Arrow batches: {compiled.reason}"
+
+    def column(self, given: Schema, step: str) -> Column:
+        """The Spark column: the compiled expression, or an Arrow UDF."""
+        from pyspark.sql import functions as F
+
+        from headrace.expressions.spark import spark_type, to_spark
+
+        compiled = self.compiled()
+        kind = self.column_type(given, _silent)
+        if isinstance(compiled, Expression):
+            return to_spark(compiled).cast(spark_type(kind))
+        _travel_by_value(self.callable)
+        names = list(inspect.signature(self.callable).parameters)
+        wrapped = boundary(self.callable, step, names, _strict(self.callable))
+        udf = F.udf(wrapped, spark_type(kind), useArrow=True)
+        return udf(*(F.col(f"`{name}`") for name in names))
+
+    def batches(
+        self, step: str, schema: pa.Schema, many: bool
+    ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        """For mapInArrow: the record function over whole batches; `many`: it gives several records for one."""
+        _travel_by_value(self.callable)
+        wrapped = boundary(self.callable, step, None, frozenset())
+
+        def run(incoming: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            import pyarrow as pa
+
+            for batch in incoming:
+                rows: list[Mapping[str, Any]] = []
+                for record in batch.to_pylist():
+                    answer = wrapped(record)
+                    if many:
+                        rows.extend(answer if answer is not None else ())
+                    elif answer is not None:
+                        rows.append(answer)
+                yield pa.RecordBatch.from_pylist(rows, schema=schema)
+
+        return run
+
+
+def _silent(code: str, message: str, *option: str | int, **_: object) -> None:
+    """Says nothing: the same was said when the flow was checked."""
+
+
+def _reference(function: Callable[..., Any]) -> str:
+    module, name = getattr(function, "__module__", "?"), getattr(function, "__qualname__", type(function).__name__)
+    if "<" in name and hasattr(function, "__code__"):
+        return f"{module}:{name}@{function.__code__.co_firstlineno}"
+    return f"{module}:{name}"
+
+
+def _load(reference: str) -> Callable[..., Any]:
+    module_name, _, path = reference.partition(":")
+    try:
+        found: Any = importlib.import_module(module_name)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except Exception as error:  # noqa: BLE001 - whatever the author's module raises while it is imported
+        raise refuse(
+            "bad-function",
+            f'function "{reference}" could not be loaded: {type(error).__name__}: {error}',
+            "the module is looked for beside the flow file and in the project's root",
+        ) from None
+    if not callable(found):
+        raise refuse("bad-function", f'"{reference}" is not a function')
+    return typing.cast(Callable[..., Any], found)
+
+
+def _fits(column: DataType, wanted: DataType) -> bool:
+    """Whether values of a column are what a parameter of that type expects."""
+    if column in (UNKNOWN, wanted):
+        return True
+    if isinstance(column, Array) and isinstance(wanted, Array):
+        return _fits(column.item, wanted.item)
+    if isinstance(column, Decimal) and isinstance(wanted, Decimal):
+        return True
+    return (is_integer(column) and wanted in (BIGINT, DOUBLE)) or (column == FLOAT and wanted == DOUBLE)
+
+
+def _travel_by_value(function: Callable[..., Any]) -> None:
+    """Sends the author's module, and those beside it, to workers whole: they may not be able to import them."""
+    from pyspark import cloudpickle
+
+    home = getattr(sys.modules.get(function.__module__), "__file__", None)
+    if home is None or not _is_authors(home):
+        return
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        if file is not None and _is_authors(file) and Path(file).is_relative_to(Path(home).parent):
+            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
+
+
+def _is_authors(file: str) -> bool:
+    """Whether a module's file is neither installed nor part of Python or of this package."""
+    ours = Path(__file__).parents[1]
+    installed = [ours, *(Path(p) for p in sysconfig.get_paths().values())]
+    return not any(Path(file).is_relative_to(folder) for folder in installed)
+
+
+def _hints(function: Callable[..., Any]) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function)
+    except Exception:  # noqa: BLE001 - an annotation that cannot be evaluated is as good as none
+        return {}
+
+
+def annotated_type(annotation: object) -> DataType | None:
+    """The column type a Python annotation stands for; None if it stands for none.
+
+    >>> str(annotated_type(list[int])), str(annotated_type(float | None))
+    ('array<bigint>', 'double')
+    """
+    if annotation in _TYPES:
+        return _TYPES[annotation]
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        rest = [a for a in arguments if a is not type(None)]
+        return annotated_type(rest[0]) if len(rest) == 1 else None
+    if origin in (list, tuple) and arguments:
+        item = annotated_type(arguments[0])
+        return None if item is None else Array(item)
+    return None
+
+
+def _strict(function: Callable[..., Any]) -> frozenset[int]:
+    """Positions of parameters that are never given a null: those annotated without None."""
+    hints = _hints(function)
+    names = list(inspect.signature(function).parameters)
+    return frozenset(
+        i for i, name in enumerate(names) if name in hints and type(None) not in typing.get_args(hints[name])
+    )
+
+
+def boundary(
+    function: Callable[..., Any], step: str, names: list[str] | None, strict: frozenset[int]
+) -> Callable[..., Any]:
+    """The function in a wrapper that skips nulls where it must and says which step, line and record failed."""
+    reference = _reference(function)
+
+    def call(*arguments: Any) -> Any:
+        if any(arguments[i] is None for i in strict):
+            return None
+        try:
+            return function(*arguments)
+        except Exception as error:
+            record = arguments[0] if names is None else dict(zip(names, arguments, strict=True))
+            raise UserFunctionError(MARKER + _failure(error, step, reference, record)) from error
+
+    return call
+
+
+def _failure(error: Exception, step: str, reference: str, record: object) -> str:
+    """One line of JSON that tells which call failed, where in the author's file, and on what."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    authors = [f for f in frames if "site-packages" not in f.filename]
+    where = authors[-1] if authors else frames[-1] if frames else None
+    shown = json.dumps(record, default=str)
+    return json.dumps(
+        {
+            "step": step,
+            "function": reference,
+            "file": where.filename if where else "",
+            "line": where.lineno if where else 0,
+            "error": f"{type(error).__name__}: {error}"[:500],
+            "record": shown if len(shown) <= 2000 else shown[:2000] + "…",
+        }
+    )

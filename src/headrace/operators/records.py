@@ -1,0 +1,169 @@
+"""map and flat_map: each record becomes another one, or several."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
+
+from headrace.expressions.expression import Expression
+from headrace.model import Schema
+from headrace.model.types import UNKNOWN, Array, Struct, TypeSyntaxError
+from headrace.operators.base import Lowering, Operator, Say, operator
+from headrace.operators.columns import Columns, reads, typed, typed_columns
+from headrace.operators.functions import Function
+from headrace.operators.lowering import spark_columns, ways
+from headrace.options import refuse
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+FunctionOption = Annotated[
+    Function,
+    BeforeValidator(lambda v: Function.parse({"python": v} if isinstance(v, str) else v)),
+    PlainSerializer(lambda f: f.reference),
+    WithJsonSchema({"type": "string", "examples": ["module:function"]}),
+]
+
+
+def _schema(step_returns: str, say: Say) -> Schema:
+    try:
+        return Schema.parse(step_returns)
+    except TypeSyntaxError as error:
+        say("bad-schema", f"the columns of the result: {error}", "returns", at=error.at)
+        return Schema()
+
+
+class _Records(Operator):
+    """What map and flat_map share: a record function with its result's columns."""
+
+    def _of_function(self, function: Function, returns: str, given: Schema, say: Say) -> Schema:
+        made = _schema(returns, say)
+        time = made.find(given.event_time) if given.event_time else None
+        return made.timed(time.name if time and time.type == given[time.name] else None)
+
+    def _through_python(self, function: Function, many: bool, frame: DataFrame, low: Lowering) -> DataFrame:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        from headrace.expressions.spark import spark_schema
+
+        columns = spark_schema(low.schema["out"])
+        batches = function.batches(low.step, to_arrow_schema(columns, timezone="UTC"), many)
+        return frame.mapInArrow(batches, columns)
+
+
+@operator(
+    "map",
+    example="""
+cleaned:
+  from: orders
+  map: {id: id, user: lower(trim(user)), total: price * quantity}
+""",
+)
+class Map(_Records):
+    """Make one new record of each: by expressions, or by a Python function of the whole record.
+
+    A function takes the record as a dict and gives a dict with the columns stated in `returns`,
+    or None for no record.
+    """
+
+    shorthand: ClassVar[str] = "columns"
+    columns: Columns = Field((), description="The new record: `{name: expression}`.")
+    python: FunctionOption | None = Field(None, description="A function of the record, `module:function`.")
+    returns: str | None = Field(None, description="The columns the function gives, `name TYPE, …`.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> Map:
+        if bool(self.columns) == (self.python is not None):
+            raise refuse("bad-option", "map takes either columns or a python function")
+        if self.python is not None and self.returns is None:
+            raise refuse("missing-option", 'the function needs "returns"', "state the columns it gives: name TYPE, …")
+        return self
+
+    def output(self, given: Schema, say: Say) -> Schema:
+        if self.python is not None:
+            return self._of_function(self.python, self.returns or "", given, say)
+        time = next((c.name for c in self.columns if getattr(c.value, "column_name", "") == given.event_time), None)
+        return Schema.of(typed_columns(self.columns, given, say, "columns"), time)
+
+    def remakes_columns(self) -> bool:
+        return self.python is not None
+
+    def needs(self, wanted: frozenset[str], given: tuple[Schema, ...]) -> tuple[frozenset[str], ...]:
+        if self.python is not None:
+            return super().needs(wanted, given)
+        return (reads(c.value for c in self.columns if c.name in wanted),)
+
+    def how(self, given: tuple[Schema, ...]) -> str:
+        return ways(self.columns) if self.python is None else "Python in Arrow batches: it takes whole records"
+
+    def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
+        if self.python is not None:
+            return {"out": self._through_python(self.python, False, frames[0], low)}
+        return {"out": frames[0].select(*spark_columns(self.columns, low))}
+
+
+@operator(
+    "flat_map",
+    example="""
+words:
+  from: lines
+  flat_map: {each: "split(value, ' ')", as: word}
+""",
+)
+class FlatMap(_Records):
+    """Make any number of new records of each: one per element of an array, or by a Python function.
+
+    An array of structs gives the struct's fields as columns; any other gives one column, named by `as`.
+    A function takes the record as a dict and gives dicts with the columns stated in `returns`.
+    """
+
+    each: Expression | None = Field(None, description="An expression that gives an array.")
+    as_: str = Field("value", alias="as", description="The column an element goes into.")
+    python: FunctionOption | None = Field(None, description="A function of the record, `module:function`.")
+    returns: str | None = Field(None, description="The columns the function gives, `name TYPE, …`.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> FlatMap:
+        if (self.each is None) == (self.python is None):
+            raise refuse("bad-option", 'flat_map takes either "each" or a python function')
+        if self.python is not None and self.returns is None:
+            raise refuse("missing-option", 'the function needs "returns"', "state the columns it gives: name TYPE, …")
+        return self
+
+    def output(self, given: Schema, say: Say) -> Schema:
+        if self.python is not None:
+            return self._of_function(self.python, self.returns or "", given, say)
+        assert self.each is not None
+        kind = typed(self.each, given, say, "each")
+        if isinstance(kind, Array):
+            item = kind.item
+            return Schema(item.fields) if isinstance(item, Struct) else Schema.of([(self.as_, item)])
+        if kind != UNKNOWN:
+            say("type-mismatch", f"each must give an array, but {self.each} is {kind}", "each")
+        return Schema.of([(self.as_, UNKNOWN)])
+
+    def remakes_columns(self) -> bool:
+        return self.python is not None
+
+    def needs(self, wanted: frozenset[str], given: tuple[Schema, ...]) -> tuple[frozenset[str], ...]:
+        return super().needs(wanted, given) if self.each is None else (self.each.columns(),)
+
+    def how(self, given: tuple[Schema, ...]) -> str:
+        return "native" if self.python is None else "Python in Arrow batches: it takes whole records"
+
+    def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
+        from pyspark.sql import functions as F
+
+        from headrace.expressions.spark import to_spark
+
+        if self.python is not None:
+            return {"out": self._through_python(self.python, True, frames[0], low)}
+        assert self.each is not None
+        exploded = frames[0].select(F.explode(to_spark(self.each)).alias(self.as_))
+        inside = isinstance(typed(self.each, low.given[0], _silent), Array) and low.schema["out"].names != (self.as_,)
+        return {"out": exploded.select(f"`{self.as_}`.*") if inside else exploded}
+
+
+def _silent(code: str, message: str, *option: str | int, **_: object) -> None:
+    """Says nothing: the same was said when the flow was checked."""
