@@ -1,0 +1,198 @@
+"""What every connector is built from.
+
+Choose the base class by what the outside system can do; that choice is the guarantee:
+`ReplayableSource` can read the same records again, `LossySource` cannot;
+`TransactionalSink` and `IdempotentSink` write a repeated batch once, `AppendSink` may write it twice.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+
+from headrace.model import Changes, Delivery, Schema
+from headrace.options import Options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from headrace.formats.base import Format
+
+O = TypeVar("O", bound=Options)  # noqa: E741
+C = TypeVar("C", bound="type[Connector[Any]]")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """What a connector may know about where it runs; handed in, never looked up."""
+
+    step: str
+    """The name of the source or sink."""
+    flow: str
+    home: Path
+    """A folder of its own in the run's home; it exists and survives restarts."""
+    base: Path
+    """The folder relative paths in the flow are meant from: the project's root."""
+    kafka: Mapping[str, str] = field(default_factory=dict)
+    """Client settings of the project's Kafka in librdkafka's spelling; at least "bootstrap.servers"."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reading:
+    """What a source is asked for."""
+
+    session: SparkSession
+    streaming: bool
+    """False: everything there is, once, as a batch."""
+    schema: Schema | None
+    """The columns the author stated, if any."""
+    format: Format[Any] | None
+    place: Place
+    start: str | None = None
+    """`--from`: an offset or a time, for sources that can seek."""
+    stop: str | None = None
+    """`--to`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch:
+    """What a sink is told about the rows it is given."""
+
+    id: int
+    """Rises by one with each batch; a batch repeated after a crash has the same id and the same rows."""
+    changes: Changes
+    """APPEND: new facts. UPDATE: new values for keys."""
+    place: Place
+    format: Format[Any] | None = None
+
+    @property
+    def owner(self) -> str:
+        """Who wrote the batch; with `id` it identifies the batch in an outside system."""
+        return f"{self.place.flow}/{self.place.step}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fault:
+    """Something wrong that only shows when options and columns are seen together; a check makes it a Problem."""
+
+    code: str
+    message: str
+    option: tuple[str | int, ...] = ()
+    """Where among the options, from the name of the option inwards."""
+    hint: str = ""
+
+
+class Connector(ABC, Generic[O]):
+    """A source or sink of one kind; an instance is one place in one flow."""
+
+    name: ClassVar[str]
+    options_model: ClassVar[type[Options]]
+    extra: ClassVar[str | None] = None
+    example: ClassVar[str]
+    """A flow-file entry that is shown in the reference and checked by the tests."""
+    carries: ClassVar[Literal["bytes", "files", "rows"]] = "rows"
+    """bytes: records need a format. files: the format is the file's. rows: columns are the connector's own."""
+
+    def __init__(self, options: O) -> None:
+        self.options: O = options
+
+
+class SourceConnector(Connector[O]):
+    """Where records come from."""
+
+    strongest: ClassVar[Delivery]
+    """The most a flow can promise that begins here."""
+    weakness: ClassVar[str] = ""
+    """Why it is not exactly-once, in a few words."""
+    default_format: ClassVar[str | None] = None
+
+    def columns(self) -> Schema | None:
+        """The columns this connector always gives; None if the author must state them (`schema:`)."""
+        return None
+
+    def metadata(self) -> Schema:
+        """Columns added behind the decoded ones, such as a Kafka record's key; empty unless asked for."""
+        return Schema()
+
+    def faults(self, schema: Schema) -> Iterator[Fault]:
+        """What is wrong with the options for these columns; needs neither Spark nor network."""
+        return iter(())
+
+    @abstractmethod
+    def read(self, reading: Reading) -> DataFrame:
+        """A streaming frame, or a batch one over everything there is.
+
+        A connector that carries bytes gives a column `value BINARY` and its metadata columns; others give
+        the columns of `columns()` or of `reading.schema`.
+        """
+
+
+class ReplayableSource(SourceConnector[O]):
+    """Has offsets: the same records can be read again."""
+
+    strongest = Delivery.EXACTLY_ONCE
+
+
+class LossySource(SourceConnector[O]):
+    """Hands each record over once, whether or not anybody was there."""
+
+    strongest = Delivery.AT_MOST_ONCE
+
+
+class SinkConnector(Connector[O]):
+    """Where records go."""
+
+    strongest: ClassVar[Delivery]
+    weakness: ClassVar[str] = ""
+    default_format: ClassVar[str | None] = None
+
+    def takes_updates(self) -> bool:
+        """Whether new values for a key can replace old ones here, with these options."""
+        return False
+
+    def key(self) -> tuple[str, ...]:
+        """The columns that identify a row here, if any."""
+        return ()
+
+    def requires(self, given: Schema) -> tuple[str, ...]:
+        """Columns the input must have beyond the key, because an option names them."""
+        return ()
+
+    @abstractmethod
+    def write(self, frame: DataFrame, batch: Batch) -> None:
+        """Write one batch; returns only when the rows are durable.
+
+        A sink that carries bytes is given `value BINARY` and the flow's columns; see `Format.encode`.
+        """
+
+
+class TransactionalSink(SinkConnector[O]):
+    """Rows and batch id are made durable together, so a repeated batch is recognised."""
+
+    strongest = Delivery.EXACTLY_ONCE
+
+
+class IdempotentSink(SinkConnector[O]):
+    """A batch written again changes nothing."""
+
+    strongest = Delivery.EXACTLY_ONCE
+
+
+class AppendSink(SinkConnector[O]):
+    """A batch repeated after a crash is written twice."""
+
+    strongest = Delivery.AT_LEAST_ONCE
+    weakness = "a batch repeated after a crash is written again"
+
+
+def connector(name: str, *, options: type[Options], example: str, extra: str | None = None) -> Callable[[C], C]:
+    """Names a connector class and its options, for the catalogue."""
+
+    def mark(cls: C) -> C:
+        cls.name, cls.options_model, cls.example, cls.extra = name, options, example.strip("\n"), extra
+        return cls
+
+    return mark

@@ -1,0 +1,273 @@
+"""Files: records read from the files of a folder, and written to one.
+
+Delivery, as a source: exactly once; each file is read once, and which files a batch read is in the checkpoint. As a
+sink: exactly once; see `published.py` for how.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from pydantic import Field as Option
+
+from headrace.connectors.base import Batch, IdempotentSink, Place, Reading, ReplayableSource, connector
+from headrace.errors import FlowError, Problem
+from headrace.formats.reasons import column
+from headrace.model import Schema
+from headrace.options import Names, Options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column, DataFrame, DataFrameReader
+    from pyspark.sql.streaming.readwriter import DataStreamReader
+    from pyspark.sql.types import StructField
+
+    from headrace.formats.base import Format
+
+_CORRUPT = "_headrace_corrupt"
+
+
+class FilesSourceOptions(Options):
+    """Which files to read."""
+
+    shorthand = "path"
+
+    path: str = Option(
+        description="A folder, a file or a pattern; relative to the project, or with a scheme Spark knows.",
+        examples=["data/orders", "data/*.csv", "s3a://bucket/orders"],
+    )
+    per_batch: int | None = Option(
+        None, ge=1, description="Most files in one batch of a stream; unset: all there are.", examples=[100]
+    )
+    recursive: bool = Option(False, description="Also read the files in folders below.")
+    after: Literal["keep", "delete", "archive"] = Option(
+        "keep", description="What to do with a file once its batch is complete. Streams only."
+    )
+    archive: str | None = Option(
+        None, description="Folder for the files that were read, with `after: archive`.", examples=["data/done"]
+    )
+
+
+class FilesSinkOptions(Options):
+    """Where to write files, and how many."""
+
+    shorthand = "path"
+
+    path: str = Option(
+        description="A folder; relative to the project, or with a scheme Spark knows.",
+        examples=["out/orders", "hdfs://name/orders"],
+    )
+    partition_by: Names = Option(
+        (), description="Columns that become folders, name=value, rather than part of the files.", examples=["day"]
+    )
+    files_per_batch: int = Option(
+        1, ge=1, description="Files each batch is written to; with partition_by, per folder at most."
+    )
+    rows_per_file: int | None = Option(
+        None, ge=1, description="Begin another file after so many rows.", examples=[1_000_000]
+    )
+
+
+@connector(
+    "files",
+    options=FilesSourceOptions,
+    example="""
+orders:
+  files: {path: data/orders}
+  format: json
+  schema: id BIGINT, amount DECIMAL(10,2)
+""",
+)
+class FilesSource(ReplayableSource[FilesSourceOptions]):
+    """Records of text, CSV, JSON or Parquet files; a folder is watched for new ones.
+
+    Files must appear whole (write elsewhere, then rename) and not change. A record that is not readable stops the
+    run with its file and reason, so that nothing is left out unseen.
+    """
+
+    carries = "files"
+
+    def read(self, reading: Reading) -> DataFrame:
+        if reading.format is None:
+            raise _missing_format(reading.place)
+        kind = reading.format.file_options()[0]
+        if kind in ("json", "text"):
+            return self._decoded(reading, reading.format)
+        frame = self._load(reading, reading.format, checked=kind == "csv")
+        if kind != "csv":
+            return frame
+        reason = "the record does not have the schema's fields, or a value does not fit its column"
+        return _refusing(frame, _when_set(_CORRUPT, reason), _CORRUPT)
+
+    def lines(self, reading: Reading) -> DataFrame:
+        """Each line as `value BINARY`, for those who want to treat unreadable records themselves."""
+        from pyspark.sql import functions as F
+
+        reader = self._reader(reading).schema("value STRING").format("text")
+        return self._open(reader, reading.place).select(F.col("value").cast("binary").alias("value"))
+
+    def _decoded(self, reading: Reading, form: Format[Options]) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        schema = reading.schema or form.own_schema
+        if schema is None:
+            raise _missing_schema(reading.place)
+        row, reason = form.decode(F.col("value"), schema)
+        decoded = self.lines(reading).select(row.alias("row"), reason.alias("reason"))
+        return _refusing(decoded, F.col("reason")).select("row.*")
+
+    def _load(self, reading: Reading, form: Format[Options], checked: bool) -> DataFrame:
+        kind, options = form.file_options()
+        if reading.schema is None:
+            raise _missing_schema(reading.place)
+        wanted = reading.schema.ddl() + (f", {_CORRUPT} STRING" if checked else "")
+        settings = {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT} if checked else options
+        return self._open(self._reader(reading).schema(wanted).format(kind).options(**settings), reading.place)
+
+    def _open(self, reader: DataFrameReader | DataStreamReader, place: Place) -> DataFrame:
+        from pyspark.errors import AnalysisException
+
+        path = located(self.options.path, place)
+        try:
+            return reader.load(path)
+        except AnalysisException as error:
+            if error.getCondition() != "PATH_NOT_FOUND":
+                raise
+            raise FlowError(
+                Problem(
+                    code="file-not-found",
+                    message=f'source "{place.step}" reads from "{path}", where there is nothing',
+                    step=place.step,
+                    hint="a folder that is watched must exist, though it may be empty",
+                )
+            ) from None
+
+    def _reader(self, reading: Reading) -> DataFrameReader | DataStreamReader:
+        given = self.options
+        if not reading.streaming:
+            return reading.session.read.options(recursiveFileLookup=given.recursive)
+        settings: dict[str, str] = {"recursiveFileLookup": str(given.recursive).lower()}
+        if given.per_batch is not None:
+            settings["maxFilesPerTrigger"] = str(given.per_batch)
+        if given.after != "keep":
+            settings["cleanSource"] = given.after
+        if given.after == "archive":
+            settings["sourceArchiveDir"] = located(given.archive or "", reading.place)
+        return reading.session.readStream.options(**settings)
+
+
+@connector(
+    "files",
+    options=FilesSinkOptions,
+    example="""
+archive:
+  from: orders
+  files: {path: out/orders, partition_by: day}
+  format: parquet
+""",
+)
+class FilesSink(IdempotentSink[FilesSinkOptions]):
+    """A few files for each batch, none for an empty one; each appears whole, under its final name, or not at all.
+
+    A batch of one file is seen at once. One of several is seen file by file, within moments; after a crash in
+    between it is completed when the run resumes. `_headrace/<writer>/<batch>.json` lists the files of a complete
+    batch, for readers that want whole batches only.
+    """
+
+    carries = "files"
+    default_format = "json"
+
+    def requires(self, given: Schema) -> tuple[str, ...]:
+        return self.options.partition_by
+
+    def write(self, frame: DataFrame, batch: Batch) -> None:
+        from headrace.connectors.published import publish
+
+        if batch.format is None:
+            raise _missing_format(batch.place)
+        kind, options = batch.format.file_options(writing=True)
+        publish(
+            self._gathered(_flat(frame, kind, self.options.partition_by)),
+            batch,
+            located(self.options.path, batch.place),
+            kind,
+            self._settings(options),
+            self.options.partition_by,
+        )
+
+    def _gathered(self, frame: DataFrame) -> DataFrame:
+        """As many tasks as there shall be files; all rows of a folder in one task, unless more files are asked for."""
+        from pyspark.sql import functions as F
+
+        given = self.options
+        if not given.partition_by:
+            return frame.repartition(given.files_per_batch)
+        if given.files_per_batch == 1:
+            return frame.repartition(*given.partition_by)
+        spread = F.pmod(F.xxhash64(*frame.columns), F.lit(given.files_per_batch))
+        return frame.repartition(*given.partition_by, spread)
+
+    def _settings(self, options: Mapping[str, str]) -> dict[str, str]:
+        limit = self.options.rows_per_file
+        return {**options, **({} if limit is None else {"maxRecordsPerFile": str(limit)})}
+
+
+def located(path: str, place: Place) -> str:
+    """The path as Spark takes it: relative ones from the project's root.
+
+    >>> from pathlib import Path
+    >>> located("s3a://bucket/x", Place(step="s", flow="f", home=Path("/h"), base=Path("/p")))
+    's3a://bucket/x'
+    """
+    return path if "://" in path else str(place.base / path)
+
+
+def _refusing(frame: DataFrame, reason: Column, *drop: str) -> DataFrame:
+    """The frame, which fails at the first row that has a reason."""
+    from pyspark.sql import functions as F
+
+    stop = F.raise_error(F.concat(F.lit("a record is not readable: "), reason))
+    # In a filter: Spark may not leave it out, as it would a column that nothing reads.
+    return frame.where(F.when(reason.isNotNull(), stop.cast("boolean")).otherwise(F.lit(True))).drop(*drop)
+
+
+def _when_set(name: str, reason: str) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.when(F.col(name).isNotNull(), F.concat(F.lit(f"{reason}: "), F.col(name)))
+
+
+def _flat(frame: DataFrame, kind: str, partition_by: tuple[str, ...]) -> DataFrame:
+    """What the file format cannot hold, as text: CSV has no nested columns, text has strings only."""
+    from pyspark.sql import functions as F
+
+    if kind not in ("text", "csv"):
+        return frame
+
+    def flat(field: StructField) -> Column:
+        here = column(field.name)
+        if kind == "text":
+            return here if field.name in partition_by else here.cast("string").alias(field.name)
+        nested = field.dataType.typeName() in ("array", "map", "struct", "variant")
+        return F.to_json(here).alias(field.name) if nested else here
+
+    return frame.select(*map(flat, frame.schema.fields))
+
+
+def _missing_format(place: Place) -> FlowError:
+    return FlowError(
+        Problem(
+            code="format-required",
+            message=f'"{place.step}" (files) is not told the format of its files',
+            step=place.step,
+        )
+    )
+
+
+def _missing_schema(place: Place) -> FlowError:
+    return FlowError(
+        Problem(
+            code="schema-required", message=f'source "{place.step}" (files) is not told its columns', step=place.step
+        )
+    )

@@ -1,0 +1,88 @@
+"""Memory: rows kept in the process, for tests and previews."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field as Option
+
+from headrace.connectors.base import Batch, TransactionalSink, connector
+from headrace.connectors.identity import writer
+from headrace.options import Names, Options
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Row = dict[str, Any]
+
+
+@dataclass
+class Table:
+    """What one sink was given; `rows` is replaced, never changed, so a reader's copy stays as it is."""
+
+    rows: tuple[Row, ...] = ()
+    last: dict[str, int] = field(default_factory=dict)
+    """The last batch of each writer."""
+
+
+tables: dict[tuple[str, str], Table] = {}
+"""Every memory sink of this process, by flow and sink."""
+_lock = threading.Lock()
+
+
+class MemoryOptions(Options):
+    """How rows are kept."""
+
+    key: Names = Option((), description="Columns that identify a row: a later one replaces it.", examples=["user"])
+
+
+@connector(
+    "memory",
+    options=MemoryOptions,
+    example="""
+preview:
+  from: totals
+  memory: {key: user}
+""",
+)
+class MemorySink(TransactionalSink[MemoryOptions]):
+    """Rows as dictionaries in `memory.tables[flow, sink]`; gone when the process ends.
+
+    When a key occurs twice in a batch, the last row holds.
+    """
+
+    def takes_updates(self) -> bool:
+        return bool(self.options.key)
+
+    def key(self) -> tuple[str, ...]:
+        return self.options.key
+
+    def write(self, frame: DataFrame, batch: Batch) -> None:
+        table = tables.setdefault((batch.place.flow, batch.place.step), Table())
+        name = writer(batch)
+        if table.last.get(name, -1) >= batch.id:
+            return
+        given = [row.asDict(recursive=True) for row in frame.collect()]
+        with _lock:
+            table.rows = merged(table.rows, given, self.options.key)
+            table.last[name] = batch.id
+
+
+def merged(old: tuple[Row, ...], new: list[Row], key: tuple[str, ...]) -> tuple[Row, ...]:
+    """The rows with the new ones added, or in the place of those with the same key.
+
+    >>> merged(({"k": 1, "n": 1},), [{"k": 1, "n": 2}, {"k": 2, "n": 3}], ("k",))
+    ({'k': 1, 'n': 2}, {'k': 2, 'n': 3})
+    """
+    if not key:
+        return (*old, *new)
+
+    def identity(row: Row) -> tuple[object, ...]:
+        lower = {name.lower(): value for name, value in row.items()}
+        return tuple(repr(lower[name.lower()]) for name in key)
+
+    held = {identity(row): row for row in old}
+    held.update((identity(row), row) for row in new)
+    return tuple(held.values())

@@ -1,0 +1,154 @@
+"""How a batch of files becomes visible exactly once.
+
+Under the folder that is written to:
+
+    _headrace/<writer>/<batch>.staging/    what Spark writes; readers skip names that begin with _
+    _headrace/<writer>/<batch>.publishing  written when all of it is there: which file goes where
+    _headrace/<writer>/<batch>.json        the same, renamed when every file is in its place
+
+A crash before `.publishing` leaves nothing to be seen; the batch is written anew. A crash after it is completed
+from it: the batch would have the same rows anyway. Once `.json` is there the batch is not written again. Everything
+goes through Hadoop's FileSystem, so it is the same on a local disk and on HDFS. An object store has no atomic
+rename of a folder, but each file still appears whole.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import TYPE_CHECKING, Any
+
+from headrace.connectors.identity import writer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import DataFrame
+
+    from headrace.connectors.base import Batch
+
+_KEPT = 20
+"""Records of complete batches that are kept for each writer; only the newest id decides."""
+
+
+def publish(
+    frame: DataFrame, batch: Batch, path: str, kind: str, options: Mapping[str, str], partition_by: tuple[str, ...]
+) -> None:
+    """Write a batch under `path`, unless it is there already."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    name = writer(batch)
+    records = f"{path}/_headrace/{name}"
+    folder = Folder(frame.sparkSession, path)
+    # Ids are padded so that names sort as they were written.
+    pending, done = f"{records}/{batch.id:010d}.publishing", f"{records}/{batch.id:010d}.json"
+    staging = f"{records}/{batch.id:010d}.staging"
+    if folder.exists(pending):
+        _complete(folder, path, pending, done, staging)
+        return
+    known = sorted(n for n in folder.names(records) if n.endswith(".json"))
+    if known and batch.id <= int(known[-1].removesuffix(".json")):
+        return
+    _clean(folder, records)
+    counted = Observation()
+    (
+        frame.observe(counted, F.count(F.lit(1)).alias("rows"))
+        .write.format(kind)
+        .options(**options)
+        .partitionBy(*partition_by)
+        .save(staging)
+    )
+    rows = int(counted.get["rows"])
+    if rows:
+        moves = _moves(folder.files(staging), batch.id, name)
+        folder.write(pending, json.dumps({"batch": batch.id, "rows": rows, "files": moves}, indent=1))
+        _complete(folder, path, pending, done, staging)
+        for old in known[: -_KEPT + 1]:
+            folder.delete(f"{records}/{old}")
+    else:
+        folder.delete(staging)
+
+
+def _moves(files: list[str], batch: int, name: str) -> dict[str, str]:
+    """From the names Spark gave, within the staging folder, to final ones that say who wrote them and when."""
+    moves: dict[str, str] = {}
+    for number, file in enumerate(sorted(f for f in files if not re.match(r"[._]", f.rsplit("/", 1)[-1]))):
+        folder, _, base = file.rpartition("/")
+        endings = base.partition(".")[2]
+        final = f"part-{batch:010d}-{number:04d}-{name}{'.' if endings else ''}{endings}"
+        moves[file] = f"{folder}/{final}" if folder else final
+    return moves
+
+
+def _complete(folder: Folder, path: str, pending: str, done: str, staging: str) -> None:
+    for staged, final in json.loads(folder.read(pending))["files"].items():
+        if folder.exists(f"{staging}/{staged}"):  # if not, it was moved before a crash
+            folder.move(f"{staging}/{staged}", f"{path}/{final}")
+    folder.move(pending, done)
+    folder.delete(staging)
+
+
+def _clean(folder: Folder, records: str) -> None:
+    """Removes what a killed batch left behind."""
+    for name in folder.names(records):
+        if name.endswith(".staging"):
+            folder.delete(f"{records}/{name}")
+
+
+class Folder:
+    """The few file operations publishing needs, on any file system Hadoop knows."""
+
+    def __init__(self, session: Any, path: str) -> None:
+        self._jvm = session._jvm
+        root = self._path(path)
+        system = root.getFileSystem(session._jsc.hadoopConfiguration())
+        # The local one writes a checksum file beside each file; the one under it does not.
+        summed = self._jvm.java.lang.Class.forName("org.apache.hadoop.fs.ChecksumFileSystem").isInstance(system)
+        self._system = system.getRawFileSystem() if summed else system
+
+    def _path(self, path: str) -> Any:
+        return self._jvm.org.apache.hadoop.fs.Path(path)
+
+    def exists(self, path: str) -> bool:
+        return bool(self._system.exists(self._path(path)))
+
+    def names(self, path: str) -> list[str]:
+        """The names in a folder; none if it is not there."""
+        if not self.exists(path):
+            return []
+        return [status.getPath().getName() for status in self._system.listStatus(self._path(path))]
+
+    def files(self, path: str) -> list[str]:
+        """Every file below a folder, by its path within it."""
+        root = self._system.makeQualified(self._path(path)).toUri()
+        found, files = self._system.listFiles(self._path(path), True), []
+        while found.hasNext():
+            files.append(root.relativize(found.next().getPath().toUri()).getPath())
+        return files
+
+    def read(self, path: str) -> str:
+        stream = self._system.open(self._path(path))
+        try:
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream)).decode()
+        finally:
+            stream.close()
+
+    def write(self, path: str, text: str) -> None:
+        """Writes a file that is there as a whole or not at all."""
+        fresh = f"{path}.new"
+        stream = self._system.create(self._path(fresh), True)
+        try:
+            stream.write(bytearray(text.encode()))
+        finally:
+            stream.close()
+        self.move(fresh, path)
+
+    def move(self, source: str, target: str) -> None:
+        self._system.mkdirs(self._path(target).getParent())
+        self._system.delete(self._path(target), False)
+        if not self._system.rename(self._path(source), self._path(target)):
+            raise OSError(f'could not rename "{source}" to "{target}"')
+
+    def delete(self, path: str) -> None:
+        self._system.delete(self._path(path), True)

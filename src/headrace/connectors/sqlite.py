@@ -1,0 +1,196 @@
+"""SQLite: rows written to a table of a database file.
+
+Delivery: exactly once. The rows and the batch's id are committed in one transaction; a batch whose id is there is
+not written again. Only the driver writes, so this is for results, not for bulk.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import Field as Option
+
+from headrace.connectors.base import Batch, connector
+from headrace.connectors.identity import writer
+from headrace.connectors.tables import (
+    LEDGER,
+    TableOptions,
+    TableSink,
+    as_sql_values,
+    column_types,
+    conflict_clause,
+    create_statement,
+    in_case_of,
+    quoted,
+)
+from headrace.errors import DataError, EndpointError
+from headrace.options import Duration, parse_duration
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_ROWS_PER_CALL = 5000
+_TYPES = {
+    "boolean": "BOOLEAN",
+    "byte": "INTEGER",
+    "short": "INTEGER",
+    "integer": "INTEGER",
+    "long": "INTEGER",
+    "float": "REAL",
+    "double": "REAL",
+    "decimal": "DECIMAL({precision},{scale})",
+    "string": "TEXT",
+    "binary": "BLOB",
+    "date": "TEXT",
+    "timestamp": "TEXT",
+    "timestamp_ntz": "TEXT",
+    "nested": "TEXT",
+}
+_EXACT_DIGITS = 15
+"""SQLite keeps a DECIMAL as a double where that is exact; longer ones would be rounded, so they are text."""
+
+
+class SqliteOptions(TableOptions):
+    """Which table of which file to write."""
+
+    path: str = Option(description="Database file; relative to the project.", examples=["out/totals.db"])
+    patience: Duration = Option(
+        parse_duration("30 seconds"), description="How long to wait while another program writes."
+    )
+
+
+@connector(
+    "sqlite",
+    options=SqliteOptions,
+    example="""
+store:
+  from: totals
+  sqlite: {path: out/totals.db, table: totals, key: user}
+""",
+)
+class SqliteSink(TableSink[SqliteOptions]):
+    """Rows added to a table, or replaced by key; the file is in WAL mode, so others can read meanwhile.
+
+    When a key occurs twice in a batch the row with the greater `latest_by` holds, else the later one. Times are UTC
+    text as SQLite's own functions read it; nested values are JSON text; decimals of more than 15 digits are text.
+    """
+
+    def write(self, frame: DataFrame, batch: Batch) -> None:
+        path = batch.place.base / self.options.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with closing(_connect(path, self.options.patience.total_seconds())) as database:
+                self._write(database, frame, batch, writer(batch))
+        except sqlite3.OperationalError as error:
+            if "locked" in str(error) or "unable to open" in str(error) or "disk" in str(error):
+                raise EndpointError(
+                    f'could not write to "{path}" for sink "{batch.place.step}"', detail=str(error)
+                ) from error
+            raise self._mistaken(error, batch) from error
+        except sqlite3.DatabaseError as error:
+            raise self._mistaken(error, batch) from error
+
+    def _write(self, database: sqlite3.Connection, frame: DataFrame, batch: Batch, name: str) -> None:
+        database.execute(f"CREATE TABLE IF NOT EXISTS {LEDGER} (owner TEXT PRIMARY KEY, batch_id INTEGER NOT NULL)")
+        database.execute("BEGIN IMMEDIATE")
+        with database:
+            last = database.execute(f"SELECT batch_id FROM {LEDGER} WHERE owner = ?", (name,)).fetchone()
+            if last is not None and last[0] >= batch.id:
+                return
+            self._rows(database, frame)
+            database.execute(
+                f"INSERT INTO {LEDGER} VALUES (?, ?) ON CONFLICT (owner) DO UPDATE SET batch_id = excluded.batch_id",
+                (name, batch.id),
+            )
+
+    def _rows(self, database: sqlite3.Connection, frame: DataFrame) -> None:
+        given, names = self.options, frame.columns
+        key = in_case_of(names, given.key)
+        table = quoted(given.table)
+        if given.create:
+            types = column_types(frame, _TYPES)
+            database.execute(create_statement(table, _storable(types), _unique(key)))
+        latest = in_case_of(names, [given.latest_by])[0] if given.latest_by else None
+        insert = (
+            f"INSERT INTO {table} ({', '.join(map(quoted, names))}) VALUES ({', '.join('?' * len(names))}) "
+            + conflict_clause(table, names, key, latest)
+        )
+        places = [names.index(k) for k in key]
+        rows = _values(frame)
+        while some := list(islice(rows, _ROWS_PER_CALL)):
+            whole = [row for row in some if all(row[p] is not None for p in places)]
+            database.executemany(insert, whole)
+            if len(whole) != len(some):
+                unknown = [row for row in some if any(row[p] is None for p in places)]
+                _replace_unknown(database, table, names, key, latest, insert, unknown)
+
+    def _mistaken(self, error: Exception, batch: Batch) -> DataError:
+        hint = "its key must be a primary key or have a unique index" if "ON CONFLICT" in str(error) else ""
+        return DataError(f'sink "{batch.place.step}" cannot write to table "{self.options.table}": {error}', hint=hint)
+
+
+def _connect(path: Path, patience: float) -> sqlite3.Connection:
+    database = sqlite3.connect(path, timeout=patience, isolation_level=None)
+    database.execute("PRAGMA journal_mode = WAL")
+    database.execute("PRAGMA synchronous = NORMAL")
+    return database
+
+
+def _unique(key: Sequence[str]) -> str:
+    return f"PRIMARY KEY ({', '.join(map(quoted, key))})" if key else ""
+
+
+def _storable(types: dict[str, str]) -> dict[str, str]:
+    return {name: kind if _fits_double(kind) else "TEXT" for name, kind in types.items()}
+
+
+def _fits_double(kind: str) -> bool:
+    return not kind.startswith("DECIMAL(") or int(kind[8:].split(",")[0]) <= _EXACT_DIGITS
+
+
+def _values(frame: DataFrame) -> Iterator[tuple[Any, ...]]:
+    """The rows, partition by partition, as SQLite takes them."""
+    from pyspark.sql import functions as F
+
+    epoch = F.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
+
+    def text(column: Any) -> Any:
+        return column.cast("string")
+
+    def utc(column: Any) -> Any:
+        # Counted from the epoch: a cast to text would use the session's zone, where an hour may come twice.
+        return F.timestamp_add("MICROSECOND", F.unix_micros(column), epoch).cast("string")
+
+    special = {"decimal": text, "date": text, "timestamp": utc, "timestamp_ntz": text}
+    for row in as_sql_values(frame, special).toLocalIterator(prefetchPartitions=True):
+        yield tuple(bytes(value) if isinstance(value, bytearray) else value for value in row)
+
+
+def _replace_unknown(
+    database: sqlite3.Connection,
+    table: str,
+    names: Sequence[str],
+    key: Sequence[str],
+    latest: str | None,
+    insert: str,
+    rows: Sequence[tuple[Any, ...]],
+) -> None:
+    """Rows with a null in their key: a unique index takes nulls for different, so they are matched by hand."""
+    others = [name for name in names if name not in key]
+    matching = " AND ".join(f"{quoted(k)} IS ?" for k in key)
+    newer = f" AND ({quoted(latest)} IS NULL OR ? >= {quoted(latest)})" if latest else ""
+    for row in rows:
+        by_name = dict(zip(names, row, strict=True))
+        held = [by_name[k] for k in key]
+        there = database.execute(f"SELECT 1 FROM {table} WHERE {matching} LIMIT 1", held).fetchone()
+        if there is None:
+            database.execute(insert, row)
+        elif others:
+            changes = ", ".join(f"{quoted(n)} = ?" for n in others)
+            values = [*(by_name[n] for n in others), *held, *([by_name[latest]] if latest else [])]
+            database.execute(f"UPDATE {table} SET {changes} WHERE {matching}{newer}", values)

@@ -1,0 +1,93 @@
+"""CSV: each record is one line of fields; columns are found by place."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pydantic import Field as Option
+
+from headrace.formats.base import Format, format_
+from headrace.formats.reasons import column, first_reason, no_value, not_text, when
+from headrace.model import Schema
+from headrace.model.types import Array, Map, Struct
+from headrace.options import Options
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from pyspark.sql import Column
+
+CORRUPT = "_headrace_corrupt"
+
+
+class CsvOptions(Options):
+    """How CSV is read and written."""
+
+    separator: str = Option(",", min_length=1, description="What stands between fields.", examples=[";", "\t"])
+    quote: str = Option('"', min_length=1, max_length=1, description="What encloses a field that has separators in it.")
+    header: bool = Option(False, description="Files begin with a line of column names. Messages never do.")
+    null: str = Option("", description="What stands for a null.", examples=["NULL"])
+
+
+@format_("csv", options=CsvOptions, example='format:\n  csv: {separator: ";", header: true}')
+class CsvFormat(Format[CsvOptions]):
+    """Fields in the order of the schema. A quoted empty field is an empty text, an unquoted one is null.
+
+    Not readable: a record with more or fewer fields than columns, or a value that does not fit its column's
+    type. TIMESTAMP takes ISO 8601 text (without a zone: the session's, UTC). Nested columns are written as JSON;
+    they cannot be read.
+    """
+
+    positional = True
+
+    def decode(self, value: Column, schema: Schema) -> tuple[Column, Column]:
+        from pyspark.sql import functions as F
+
+        text = value.cast("string")
+        reading = {**self._reading(), "mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
+        read = F.from_csv(text, f"{schema.ddl()}, {CORRUPT} STRING", reading)
+        fields = len(schema.names)
+        # As in JSON: one condition, so that a record is parsed once.
+        bad = read[CORRUPT].isNotNull() | read.isNull() | (text == "") | ~F.is_valid_utf8(text)
+        why = first_reason(
+            no_value(value),
+            not_text(text),
+            when(text == "", "the record is empty"),
+            F.lit(f"the record does not have {fields} field{'s' * (fields != 1)}, or a value does not fit its column"),
+        )
+        return F.struct(*(read[f.name].alias(f.name) for f in schema)), F.when(bad, why)
+
+    def encode(self, schema: Schema) -> Column:
+        from pyspark.sql import functions as F
+
+        row = F.struct(*(_flat(f.name, isinstance(f.type, Array | Map | Struct)) for f in schema))
+        return F.to_csv(row, self._writing()).cast("binary")
+
+    def file_options(self, *, writing: bool = False) -> tuple[str, Mapping[str, str]]:
+        # A header that names other columns than the schema is an error, not a shift of every value.
+        options = self._writing() if writing else {**self._reading(), "enforceSchema": "false"}
+        return "csv", {**options, "header": str(self.options.header).lower()}
+
+    def _shape(self) -> dict[str, str]:
+        # The quote is its own escape: RFC 4180, and what other programs write.
+        given = self.options
+        return {"sep": given.separator, "quote": given.quote, "escape": given.quote}
+
+    def _reading(self) -> dict[str, str]:
+        # Spark takes the text of a null also for a quoted one; so for the empty text it is told one nobody writes.
+        return {**self._shape(), "nullValue": self.options.null or "\0", "emptyValue": ""}
+
+    def _writing(self) -> dict[str, str]:
+        return {
+            **self._shape(),
+            "nullValue": self.options.null,
+            "emptyValue": self.options.quote * 2,
+            "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",
+            "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
+        }
+
+
+def _flat(name: str, nested: bool) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.to_json(column(name)).alias(name) if nested else column(name)
