@@ -1,0 +1,236 @@
+"""The rules a flow must keep: small, pure, in one ordered tuple. Each looks at everything and says all it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from headrace.catalogue import FORMATS, OPERATORS, SINKS
+from headrace.check.guarantees import promise
+from headrace.check.wires import Wires, ports_of
+from headrace.errors import Problem, nearest
+from headrace.model import OUT, Changes, Delivery, Flow, Part, Port, Sink, Source, Step
+from headrace.operators.base import Operator
+
+
+@dataclass(frozen=True, kw_only=True)
+class Checked:
+    """What a rule may look at."""
+
+    flow: Flow
+    wires: Wires
+    broken: Mapping[str, tuple[Port, ...]]
+    """Parts that exist but could not be understood, and what they read; neither side is blamed."""
+
+
+Rule = Callable[[Checked], Iterator[Problem]]
+
+
+def _problem(
+    part: Part, code: str, message: str, *option: str | int, hint: str = "", detail: str = "", warning: bool = False
+) -> Problem:
+    kind = type(part).__name__.lower()
+    return Problem(
+        code=code,
+        message=f'{kind} "{part.name}" {message}',
+        location=part.places.at(*option),
+        step=part.name,
+        hint=hint,
+        detail=detail,
+        warning=warning,
+    )
+
+
+def inputs_exist(checked: Checked) -> Iterator[Problem]:
+    """Everything reads from something that is there, by a port it has."""
+    flow = checked.flow
+    readable = [p.name for p in flow if not isinstance(p, Sink)]
+    for part in flow:
+        for port in part.inputs:
+            if port.step in checked.broken:
+                continue
+            if port.step not in readable:
+                what = "reads from a sink," if port.step in flow else "reads from"
+                hint = nearest(port.step, readable).replace("It takes", "There are")
+                yield _problem(
+                    part,
+                    "unknown-input",
+                    f'{what} "{port.step}", which {"gives nothing" if port.step in flow else "does not exist"}',
+                    "from",
+                    hint=hint,
+                )
+            elif port.port not in ports_of(flow[port.step]):
+                ports = ports_of(flow[port.step])
+                if port.port == OUT:
+                    hint = f"read from one of {', '.join(f'{port.step}.{p}' for p in ports)}"
+                    yield _problem(
+                        part, "unknown-input", f'reads from "{port}", which has several ports', "from", hint=hint
+                    )
+                else:
+                    yield _problem(
+                        part,
+                        "unknown-input",
+                        f'reads from "{port}", which is not a port of "{port.step}"',
+                        "from",
+                        hint=nearest(port.port, ports),
+                    )
+
+
+def input_counts(checked: Checked) -> Iterator[Problem]:
+    """Every operator has as many inputs as it takes."""
+    for part in checked.flow:
+        wanted = OPERATORS[part.operator].inputs if isinstance(part, Step) else 1
+        if isinstance(part, Source) or wanted is None or len(part.inputs) == wanted:
+            continue
+        word = part.operator if isinstance(part, Step) else part.connector
+        yield _problem(
+            part,
+            "bad-option",
+            f"reads from {len(part.inputs)} streams, but {word} takes {wanted}",
+            "from",
+            hint="put streams together with a union first" if wanted == 1 else "",
+        )
+
+
+def no_cycles(checked: Checked) -> Iterator[Problem]:
+    """Records cannot run in a circle."""
+    flow = checked.flow
+    placed = {part.name for part in flow.ordered()}
+    for part in flow:
+        if part.name not in placed and part.name in flow.upstream(part.name):
+            around = [name for name in flow.upstream(part.name) if part.name in flow.upstream(name)]
+            yield _problem(
+                part,
+                "cycle",
+                "reads from itself",
+                "from",
+                detail=f"by way of {', '.join(around)}",
+                hint="break the circle at a topic",
+            )
+            return
+
+
+def leads_somewhere(checked: Checked) -> Iterator[Problem]:
+    """A flow has a source and a sink, and everything in between is used."""
+    flow = checked.flow
+    if any(p.code == "cycle" for p in no_cycles(checked)):
+        return
+    kinds_lost = bool(checked.broken)  # a part that could not be understood may be the source or sink that is missed
+    read_by_broken = {port.step for ports in checked.broken.values() for port in ports}
+    for word, parts in (("source", flow.sources), ("sink", flow.sinks)):
+        if not parts and not kinds_lost:
+            code = "no-sink" if word == "sink" else "no-source"
+            yield Problem(
+                code=code,
+                message=f'flow "{flow.name}" has no {word}',
+                location=flow.places.location,
+                hint=f"add one under `{word}s:`",
+            )
+    readable: tuple[Part, ...] = (*flow.sources, *flow.steps)
+    for part in readable:
+        if not flow.readers(part.name) and part.name not in read_by_broken:
+            yield _problem(
+                part,
+                "unused",
+                "is not read by anything",
+                hint=f"add `from: {part.name}` to a step or sink, or remove it",
+            )
+
+
+def columns_fit(checked: Checked) -> Iterator[Problem]:
+    """Every step has the columns and types it asks for."""
+    yield from checked.wires.problems
+
+
+def sinks_fit(checked: Checked) -> Iterator[Problem]:
+    """Every sink can take what reaches it: columns, format, and whether rows may change."""
+    for sink in checked.flow.sinks:
+        given = checked.wires.given(sink)
+        if given is None or len(given) != 1:
+            continue
+        connector = SINKS[sink.connector](sink.options)
+        columns = given[0]
+        for name in (*connector.key(), *connector.requires(columns)):
+            if name not in columns:
+                hint = nearest(name, columns.names).replace("It takes", "The input has")
+                yield _problem(
+                    sink,
+                    "unknown-column",
+                    f'({sink.connector}) uses column "{name}", which its input does not have',
+                    sink.connector,
+                    hint=hint,
+                )
+        form = sink.format or connector.default_format
+        if connector.carries == "rows":
+            if sink.format is not None:
+                yield _problem(
+                    sink,
+                    "format-unused",
+                    f"({sink.connector}) writes columns, not bytes",
+                    "format",
+                    hint="remove format",
+                )
+        elif form is None:
+            yield _problem(
+                sink,
+                "format-required",
+                f"({sink.connector}) is not told the format to write",
+                hint="add `format: json`",
+            )
+        elif not (FORMATS[form].in_files if connector.carries == "files" else FORMATS[form].in_messages):
+            yield _problem(
+                sink, "unsupported", f"({sink.connector}) cannot write format {form}", "format", hint="use json"
+            )
+        if checked.wires.changes[sink.inputs[0]] is Changes.UPDATE and not connector.takes_updates():
+            yield _problem(
+                sink,
+                "sink-needs-final",
+                f"({sink.connector}) cannot change what it wrote, but its input gives new values for keys",
+                "from",
+                hint="use a sink with a key (sqlite, postgresql, kafka with a key), or a window with `emit: final`",
+            )
+
+
+def guarantees_hold(checked: Checked) -> Iterator[Problem]:
+    """No sink asks for more than its path can give."""
+    for sink in checked.flow.sinks:
+        if sink.delivery is None or checked.wires.given(sink) is None:
+            continue
+        can = promise(checked.flow, sink)
+        if Delivery.parse(sink.delivery) > can.delivery:
+            yield _problem(
+                sink,
+                "guarantee-too-strong",
+                f"asks for {sink.delivery}, but its path can give {can.delivery}",
+                "delivery",
+                detail=can.because,
+                hint=f"ask for {can.delivery}, or use another connector",
+            )
+
+
+def state_is_bounded(checked: Checked) -> Iterator[Problem]:
+    """What grows for ever is named."""
+    for step in checked.flow.steps:
+        given = checked.wires.given(step)
+        operator: Operator = step.options
+        state = operator.state(given) if given else None
+        if state is not None and state.bound is None:
+            yield _problem(
+                step,
+                "state-unbounded",
+                f"keeps {state.what} for ever",
+                hint="that is fine for a bounded set of keys; else use a window",
+                warning=True,
+            )
+
+
+RULES: tuple[Rule, ...] = (
+    inputs_exist,
+    input_counts,
+    no_cycles,
+    leads_somewhere,
+    columns_fit,
+    sinks_fit,
+    guarantees_hold,
+    state_is_bounded,
+)

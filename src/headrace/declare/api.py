@@ -1,0 +1,240 @@
+"""The Python front door: a flow written as calls.
+
+    >>> flow = Flow("large-orders")
+    >>> orders = flow.source("orders", "generator", kind="orders", limit=100)
+    >>> large = orders.filter("large", "amount > 100")
+    >>> large.sink("screen", "console")
+    >>> flow.build().name
+    'large-orders'
+
+Calls only take notes; nothing is opened, read or started. What is wrong is found when the flow is built or
+checked, all at once, each problem at the line of its call.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from headrace.catalogue import SINKS, SOURCES
+from headrace.declare.draft import Draft, Entry, Kind
+from headrace.declare.resolve import Declared, resolve
+from headrace.errors import FlowError, UsageError
+from headrace.expressions.columns import Col
+from headrace.expressions.expression import Expression
+from headrace.model import Flow as FlowValue
+from headrace.model import Location, Places, Schema
+from headrace.operators.windows import Window
+from headrace.options import Options
+
+Value = str | int | float | bool | Expression | Col | Callable[..., Any] | Mapping[str, str]
+"""What a column can be made from: SQL text, a column expression, a Python function, or `{"python": …}`."""
+
+_PACKAGE = str(Path(__file__).resolve().parents[1])
+shown_as: dict[str, str] = {}
+"""Files by the name their author called them by, for messages; filled by the loader."""
+
+
+def _here() -> Location:
+    """Where the author's call stands: the nearest frame outside this package."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame = frame.f_back
+    file = frame.f_code.co_filename
+    return Location(shown_as.get(file, file), frame.f_lineno)
+
+
+class Flow:
+    """A flow being written down; `build()` gives the immutable value."""
+
+    def __init__(self, name: str, *, description: str = "", spark: Mapping[str, Any] | None = None) -> None:
+        self.name, self._description, self._spark = name, description, dict(spark or {})
+        self._entries: list[Entry] = []
+        self._location = _here()
+
+    def source(
+        self,
+        name: str,
+        connector: str | Options,
+        *,
+        format: str | Mapping[str, Any] | None = None,
+        schema: str | Mapping[str, str] | Schema | None = None,
+        time: str | Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> Stream:
+        """Records from outside: a connector by name with its options, or by its options model."""
+        common = {"format": format, "schema": schema, "time": time}
+        self._note("source", name, _connector(connector, options, SOURCES) | _given(common))
+        return Stream(self, name)
+
+    def union(self, name: str, *streams: Stream) -> Stream:
+        """Several streams with the same columns as one."""
+        self._note("step", name, {"from": [s._port for s in streams], "union": {}})
+        return Stream(self, name)
+
+    def draft(self) -> Draft:
+        """What was written so far."""
+        return Draft(
+            name=self.name,
+            description=self._description,
+            spark=self._spark,
+            entries=tuple(self._entries),
+            places=Places(self._location),
+        )
+
+    def declared(self) -> Declared:
+        """The flow as far as it can be understood, with its problems."""
+        return resolve(self.draft())
+
+    def build(self) -> FlowValue:
+        """The immutable flow; raises FlowError with every problem of spelling. `headrace check` finds the rest."""
+        declared = self.declared()
+        if declared.problems:
+            raise FlowError(*declared.problems)
+        return declared.flow
+
+    def _note(self, kind: Kind, name: str, data: Mapping[str, Any]) -> None:
+        self._entries.append(Entry(kind=kind, name=str(name), data=data, places=Places(_here())))
+
+    def __repr__(self) -> str:
+        return f"Flow({self.name!r}, {len(self._entries)} parts)"
+
+
+class Stream:
+    """Records that leave a source or step by one port. Every method adds a step and gives its stream."""
+
+    def __init__(self, flow: Flow, step: str, port: str = "") -> None:
+        self._flow = flow
+        self._port = f"{step}.{port}" if port else step
+
+    def select(self, name: str, *columns: str | Mapping[str, Value], **named: Value) -> Stream:
+        """Exactly these columns: names, `"expression AS name"`, or name=expression."""
+        return self._step(name, "select", {"columns": [*columns, *({k: v} for k, v in named.items())]})
+
+    def with_(self, name: str, columns: Mapping[str, Value] | None = None, /, **named: Value) -> Stream:
+        """More columns, or new values for some; all others stay."""
+        return self._step(name, "with", {"columns": dict(columns or {}) | named})
+
+    def drop(self, name: str, *columns: str) -> Stream:
+        """All but these columns."""
+        return self._step(name, "drop", {"columns": list(columns)})
+
+    def rename(self, name: str, columns: Mapping[str, str] | None = None, /, **named: str) -> Stream:
+        """Other names: old=new."""
+        return self._step(name, "rename", {"columns": dict(columns or {}) | named})
+
+    def filter(self, name: str, where: Value) -> Stream:
+        """Only the records for which the condition is true."""
+        return self._step(name, "filter", {"where": where})
+
+    def map(
+        self,
+        name: str,
+        function: Callable[[dict[str, Any]], Mapping[str, Any] | None] | None = None,
+        *,
+        returns: str | None = None,
+        **columns: Value,
+    ) -> Stream:
+        """One new record of each: by name=expression, or by a function of the record and its `returns` columns."""
+        given = {"python": function, "returns": returns} if function is not None else {"columns": columns}
+        return self._step(name, "map", given)
+
+    def flat_map(
+        self,
+        name: str,
+        function: Callable[[dict[str, Any]], Any] | None = None,
+        *,
+        each: str | Expression | Col | None = None,
+        as_: str | None = None,
+        returns: str | None = None,
+    ) -> Stream:
+        """Any number of new records of each: one per element of `each`, or by a function of the record."""
+        return self._step(name, "flat_map", {"python": function, "each": each, "as": as_, "returns": returns})
+
+    def explode(
+        self, name: str, each: str | Expression | Col, *, as_: str | None = None, outer: bool = False
+    ) -> Stream:
+        """One record per element of an array, beside the record's own columns."""
+        return self._step(name, "explode", {"each": each, "as": as_, "outer": outer})
+
+    def aggregate(
+        self,
+        name: str,
+        *,
+        by: str | Sequence[str] | Mapping[str, Value] = (),
+        window: Window | Mapping[str, Any] | None = None,
+        emit: str | None = None,
+        compute: Mapping[str, Value] | None = None,
+        **named: Value,
+    ) -> Stream:
+        """One row per key (and window): `n="count(*)"`, or `compute={"n": "count(*)"}`."""
+        given = {"by": by or None, "window": window, "emit": emit, "compute": dict(compute or {}) | named}
+        return self._step(name, "aggregate", given)
+
+    def split(self, name: str, into: Mapping[str, Value] | None = None, /, **ports: Value) -> Split:
+        """Each record by the first port whose condition it meets; `stream["port"]` reads from one."""
+        self._step(name, "split", {"into": dict(into or {}) | ports})
+        return Split(self._flow, name)
+
+    def distinct(self, name: str, *by: str) -> Stream:
+        """The first record of each key."""
+        return self._step(name, "distinct", {"by": list(by)})
+
+    def limit(self, name: str, rows: int, *, by: str | Sequence[str]) -> Stream:
+        """The first `rows` records of each key."""
+        return self._step(name, "limit", {"rows": rows, "by": by})
+
+    def union(self, name: str, *others: Stream) -> Stream:
+        """This stream and others with the same columns as one."""
+        return self._flow.union(name, self, *others)
+
+    def sink(
+        self,
+        name: str,
+        connector: str | Options,
+        *,
+        format: str | Mapping[str, Any] | None = None,
+        delivery: str | None = None,
+        **options: Any,
+    ) -> None:
+        """Records to the outside: a connector by name with its options, or by its options model."""
+        given = {"from": self._port} | _connector(connector, options, SINKS)
+        self._flow._note("sink", name, given | _given({"format": format, "delivery": delivery}))
+
+    def _step(self, name: str, operator: str, options: Mapping[str, Any]) -> Stream:
+        self._flow._note("step", name, {"from": self._port, operator: _given(options)})
+        return Stream(self._flow, str(name))
+
+    def __repr__(self) -> str:
+        return f"Stream({self._port!r})"
+
+
+class Split:
+    """The ports of a split; `sizes["large"]` or `sizes.large` is the stream that leaves by one."""
+
+    def __init__(self, flow: Flow, step: str) -> None:
+        self._flow, self._name = flow, step
+
+    def __getitem__(self, port: str) -> Stream:
+        return Stream(self._flow, self._name, port)
+
+    def __getattr__(self, port: str) -> Stream:
+        if port.startswith("_"):
+            raise AttributeError(port)
+        return self[port]
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Only what the author said."""
+    return {k: v for k, v in options.items() if v is not None}
+
+
+def _connector(connector: str | Options, options: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
+    if isinstance(connector, str):
+        return {connector: dict(options)}
+    name = next((n for n, c in known.items() if isinstance(connector, c.options_model)), None)
+    if name is None or options:
+        raise UsageError(f"{type(connector).__name__} is not the options of a connector that can stand here")
+    return {name: connector}

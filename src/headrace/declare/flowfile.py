@@ -1,0 +1,208 @@
+"""The flow file: YAML in, with the place of every word."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.declare.draft import KEY, Draft, Entry, Kind
+from headrace.errors import Problem, nearest
+from headrace.model import Location, Places
+
+LONGEST = 1_000_000
+"""Characters a flow file may have; a longer one is not a flow."""
+_MOST_VALUES = 50_000
+"""Values a flow file may have once its aliases are followed; a bomb of aliases has more."""
+SECTIONS: dict[str, Kind] = {"sources": "source", "steps": "step", "sinks": "sink"}
+_TOP = ("flow", "description", "spark", *SECTIONS)
+
+
+def read(text: str, file: str = "<flow>") -> Draft:
+    """The draft a flow file holds. Never raises for what an author may write; problems are in the draft."""
+    if len(text) > LONGEST:
+        at = Location(file)
+        message = f"the file has {len(text):,} characters; at most {LONGEST:,} are read"
+        problem = Problem(code="bad-flow", message=message, location=at)
+        return Draft(name="unreadable", places=Places(at), problems=(problem,))
+    duplicates: list[Problem] = []
+    try:
+        data = yaml_of(file, duplicates).load(text)
+        return _Walker(file).draft(data, duplicates)
+    except Exception as error:  # noqa: BLE001 - the YAML library raises many kinds for hostile input
+        problem = _not_yaml(error, file)
+        return Draft(name="unreadable", places=Places(problem.location), problems=(problem,))
+
+
+def plain_yaml(text: str, file: str) -> tuple[Any, list[Problem]]:
+    """The plain values of any YAML file of ours (cases, not flows), and what is wrong with its YAML."""
+    problems: list[Problem] = []
+    try:
+        return _Walker(file).plain(yaml_of(file, problems).load(text)), problems
+    except Exception as error:  # noqa: BLE001 - as above
+        return None, [*problems, _not_yaml(error, file)]
+
+
+class _TooMuchError(Exception):
+    """More values than a flow can have."""
+
+
+def _not_yaml(error: Exception, file: str) -> Problem:
+    """Why a text could not be read, at its place."""
+    mark = getattr(error, "problem_mark", None)
+    at = Location(file, mark.line + 1, mark.column + 1) if mark is not None else Location(file)
+    if isinstance(error, RecursionError):
+        reason = "it is nested too deeply"
+    elif isinstance(error, _TooMuchError):
+        reason = "it has too many values once its aliases are followed"
+    else:
+        reason = (str(getattr(error, "problem", None) or error) or type(error).__name__).splitlines()[0]
+    return Problem(code="bad-yaml", message=f"the file is not YAML that can be read: {reason}", location=at)
+
+
+def yaml_of(file: str, duplicates: list[Problem]) -> Any:
+    """A round-trip YAML reader that notes a repeated name instead of stopping at it."""
+    from ruamel.yaml import YAML
+    from ruamel.yaml.constructor import RoundTripConstructor
+
+    class Constructor(RoundTripConstructor):
+        def check_mapping_key(self, node: Any, key_node: Any, mapping: Any, key: Any, value: Any) -> bool:
+            if key in mapping:
+                mark = key_node.start_mark
+                duplicates.append(
+                    Problem(
+                        code="duplicate-name",
+                        message=f'"{key}" is written twice',
+                        location=Location(file, mark.line + 1, mark.column + 1),
+                        hint="the second one is not used; give it another name or remove it",
+                    )
+                )
+                return False
+            return True
+
+    yaml = YAML(typ="rt")
+    yaml.Constructor = Constructor
+    yaml.preserve_quotes = True
+    yaml.width = 120
+    return yaml
+
+
+class _Walker:
+    """Turns a YAML tree into plain values and the places they stood."""
+
+    def __init__(self, file: str) -> None:
+        self.file, self.values = file, 0
+        self.problems: list[Problem] = []
+
+    def say(self, code: str, message: str, location: Location, hint: str = "") -> None:
+        self.problems.append(Problem(code=code, message=message, location=location, hint=hint))
+
+    def draft(self, data: Any, duplicates: list[Problem]) -> Draft:
+        start = Location(self.file, 1, 1)
+        if not isinstance(data, Mapping):
+            self.say(
+                "bad-flow", "a flow file is a mapping: flow, sources, steps, sinks", start, "begin with `flow: NAME`"
+            )
+            data = {}
+        places = self._places(data, start)
+        for key in data:
+            if key not in _TOP:
+                self.say("unknown-option", f'a flow has no "{key}"', places.at(key, KEY), nearest(str(key), _TOP))
+        name = data.get("flow")
+        if not isinstance(name, str):
+            found = "" if name is None else f", not {self.plain(name)!r}"
+            self.say("bad-flow", f"a flow needs a name{found}", places.at("flow"), "begin with `flow: NAME`")
+            name = "unnamed"
+        return Draft(
+            name=str(name),
+            description=str(data.get("description") or ""),
+            spark=self._section(data, "spark", places),
+            entries=tuple(e for section, kind in SECTIONS.items() for e in self._entries(data, section, kind, places)),
+            places=places,
+            problems=(*duplicates, *self.problems),
+        )
+
+    def _section(self, data: Mapping[str, Any], section: str, places: Places) -> Mapping[str, Any]:
+        found = data.get(section)
+        if found is None:
+            return {}
+        if not isinstance(found, Mapping):
+            self.say("bad-flow", f'"{section}" is a mapping of names', places.at(section), "write `name: …` below it")
+            return {}
+        return {str(k): self.plain(v) for k, v in found.items()} if section == "spark" else found
+
+    def _entries(self, data: Mapping[str, Any], section: str, kind: Kind, top: Places) -> list[Entry]:
+        entries = []
+        found = self._section(data, section, top)
+        for name, body in found.items():
+            location = self._key_location(found, name, top.at(section))
+            if not isinstance(body, Mapping):
+                self.say("bad-flow", f'{kind} "{name}" is not a mapping', location, "write its options below it")
+                body = {}
+                places = Places(location)
+            else:
+                places = self._places(body, location)
+            plain = {str(k): self.plain(v) for k, v in body.items()}
+            entries.append(Entry(kind=kind, name=str(name), data=plain, places=places))
+        return entries
+
+    def _places(self, node: Any, location: Location) -> Places:
+        found: dict[tuple[str | int, ...], Location] = {}
+        self._locate(node, (), location, found)
+        return Places(location, found)
+
+    def _locate(self, node: Any, path: tuple[Any, ...], near: Location, found: dict[tuple[Any, ...], Location]) -> None:
+        self.values += 1
+        if self.values > _MOST_VALUES:
+            raise _TooMuchError
+        if isinstance(node, Mapping):
+            for key, value in node.items():
+                found[(*path, key, KEY)] = self._key_location(node, key, near)
+                found[(*path, key)] = self._value_location(node, key, value, near)
+                self._locate(value, (*path, key), found[(*path, key)], found)
+        elif isinstance(node, list):
+            for index, value in enumerate(node):
+                found[(*path, index)] = self._item_location(node, index, value, near)
+                self._locate(value, (*path, index), found[(*path, index)], found)
+
+    def _key_location(self, node: Any, key: Any, near: Location) -> Location:
+        return self._mark(getattr(node, "lc", None), "key", key, near)
+
+    def _value_location(self, node: Any, key: Any, value: Any, near: Location) -> Location:
+        return _inside(value, self._mark(getattr(node, "lc", None), "value", key, near))
+
+    def _item_location(self, node: Any, index: int, value: Any, near: Location) -> Location:
+        return _inside(value, self._mark(getattr(node, "lc", None), "item", index, near))
+
+    def _mark(self, lines: Any, what: str, key: Any, near: Location) -> Location:
+        try:
+            line, column = getattr(lines, what)(key)
+            return Location(self.file, line + 1, column + 1)
+        except (KeyError, TypeError, AttributeError, IndexError):  # merged by << or made by an alias
+            return near
+
+    def plain(self, node: Any) -> Any:
+        """Ordinary Python values of a YAML tree."""
+        self.values += 1
+        if self.values > 2 * _MOST_VALUES:
+            raise _TooMuchError
+        if isinstance(node, Mapping):
+            return {(k if isinstance(k, str | int) else str(k)): self.plain(v) for k, v in node.items()}
+        if isinstance(node, list | tuple | set):
+            return [self.plain(v) for v in node]
+        if isinstance(node, bool) or node is None:
+            return node
+        if isinstance(node, bytes):
+            return bytes(node)
+        for kind in (int, float):
+            if isinstance(node, kind):
+                return kind(node)
+        return str(node)
+
+
+def _inside(value: Any, location: Location) -> Location:
+    """Behind the opening quote of a quoted text, so that offsets within the text are right."""
+    return (
+        location.right(1)
+        if type(value).__name__ in ("DoubleQuotedScalarString", "SingleQuotedScalarString")
+        else location
+    )

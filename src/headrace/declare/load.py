@@ -1,0 +1,85 @@
+"""From a file to what it declares, whatever form it is in."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+
+from headrace.declare import flowfile
+from headrace.declare.resolve import Declared, resolve
+from headrace.errors import Problem
+from headrace.model import Flow, Location
+
+SUFFIXES = {".yaml": "flow file", ".yml": "flow file", ".py": "Python"}
+
+
+def declare(path: Path, *, shown: str | None = None) -> Declared:
+    """What a file declares; problems carry `shown` (or the path as given) as the file's name."""
+    name = shown or str(path)
+    at = Location(name)
+    if path.suffix not in SUFFIXES:
+        return _failed("bad-flow", f"a flow is a file that ends in {', '.join(SUFFIXES)}", at)
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return _failed("file-not-found", "there is no such file", at)
+    except (OSError, UnicodeDecodeError) as error:
+        return _failed("bad-flow", f"the file could not be read: {error}", at)
+    beside(path)
+    if path.suffix == ".py":
+        return _python(path, at)
+    return resolve(flowfile.read(text, name))
+
+
+def beside(path: Path) -> None:
+    """Lets functions be imported from modules beside the flow and in the folder above it."""
+    for folder in (path.resolve().parent.parent, path.resolve().parent):
+        if str(folder) not in sys.path:
+            sys.path.insert(0, str(folder))
+
+
+def _failed(code: str, message: str, at: Location, hint: str = "") -> Declared:
+    problem = Problem(code=code, message=message, location=at, hint=hint)
+    return Declared(flow=Flow(name="unreadable"), problems=(problem,))
+
+
+def _python(path: Path, at: Location) -> Declared:
+    """The one flow a Python file declares in a global variable."""
+    from headrace.declare.api import Flow as Builder
+    from headrace.declare.api import shown_as
+
+    path = path.resolve()
+    shown_as[str(path)] = at.file
+    try:
+        module = _module(path)
+    except BaseException as error:  # whatever the author's file raises, SystemExit included
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        return _failed("bad-python", f"{type(error).__name__}: {error}", _raised_at(error, path, at))
+    flows = {id(v): v for v in vars(module).values() if isinstance(v, Builder)}
+    if len(flows) != 1:
+        count = "no flow" if not flows else f"{len(flows)} flows"
+        return _failed("bad-python", f"the file has {count}", at, "assign one: flow = Flow(…)")
+    return next(iter(flows.values())).declared()
+
+
+def _module(path: Path) -> ModuleType:
+    """The file as a module; its functions travel to workers by value, since they cannot import it."""
+    name = f"headrace_flow_{path.stem.replace('-', '_')}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _raised_at(error: BaseException, path: Path, at: Location) -> Location:
+    if isinstance(error, SyntaxError) and error.lineno:
+        return Location(at.file, error.lineno, error.offset or 0)
+    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
+    return Location(at.file, lines[-1] or 0) if lines else at

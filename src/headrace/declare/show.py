@@ -1,0 +1,80 @@
+"""A flow as plain values in the shape of a flow file: what `convert`, `diff` and the flow-file writer start from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.model import Flow, Port, Schema, Sink, Source, Step
+from headrace.options import Options
+
+
+def show(flow: Flow) -> dict[str, Any]:
+    """The flow as the shortest flow file would say it; reading it again gives an equal flow."""
+    said: dict[str, Any] = {"flow": flow.name}
+    if flow.description:
+        said["description"] = flow.description
+    if flow.spark:
+        said["spark"] = dict(flow.spark)
+    for section, parts in (("sources", flow.sources), ("steps", flow.steps), ("sinks", flow.sinks)):
+        if parts:
+            said[section] = {part.name: _entry(part) for part in parts}
+    return said
+
+
+def _entry(part: Source | Step | Sink) -> dict[str, Any]:
+    said: dict[str, Any] = {}
+    if part.inputs:
+        said["from"] = _inputs(part.inputs)
+    if isinstance(part, Step):
+        return said | {part.operator: show_options(part.options)}
+    said[part.connector] = show_options(part.options)
+    if part.format is not None:
+        options = show_options(part.format_options) if part.format_options else {}
+        said["format"] = {part.format: options} if options else part.format
+    if isinstance(part, Source):
+        if part.schema is not None:
+            said["schema"] = show_schema(part.schema)
+        if part.time is not None:
+            said["time"] = show_options(part.time)
+    elif part.delivery is not None:
+        said["delivery"] = part.delivery
+    return said
+
+
+def _inputs(ports: tuple[Port, ...]) -> str | list[str]:
+    names = [str(port) for port in ports]
+    return names[0] if len(names) == 1 else names
+
+
+def show_schema(schema: Schema) -> str:
+    """DDL in the spelling the guide uses: types in capitals.
+
+    >>> show_schema(Schema.parse("id long, tags array<string>"))
+    'id BIGINT, tags ARRAY<STRING>'
+    """
+    from headrace.model.types import quote
+
+    return ", ".join(f"{quote(f.name)} {_capitals(str(f.type))}" for f in schema.fields)
+
+
+def _capitals(kind: str) -> str:
+    return kind if "struct<" in kind else kind.upper()
+
+
+def show_options(options: Options) -> Any:
+    """Options without their defaults; a single one that has a short form is written in it."""
+    said = options.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    short = options.shorthand
+    if (
+        short is not None
+        and list(said) == [short]
+        and (not isinstance(said[short], dict) or _unambiguous(said[short], options))
+    ):
+        return said[short]
+    return said
+
+
+def _unambiguous(names: dict[str, Any], options: Options) -> bool:
+    """Whether a mapping of the author's names cannot be taken for the options themselves."""
+    fields = set(type(options).model_fields) | {f.alias for f in type(options).model_fields.values() if f.alias}
+    return not set(names) <= fields

@@ -1,0 +1,66 @@
+"""A flow as a flow file: anew, or into the author's own text with its comments and layout kept."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.declare.flowfile import SECTIONS, read, yaml_of
+from headrace.declare.resolve import resolve
+from headrace.declare.show import show
+from headrace.model import Flow
+
+
+def write(flow: Flow) -> str:
+    """The flow as the shortest flow file; reading it gives an equal flow."""
+    from ruamel.yaml.comments import CommentedMap
+
+    tree = CommentedMap(show(flow))
+    for section in ("spark", *SECTIONS):
+        if section in tree:
+            tree.yaml_set_comment_before_after_key(section, before="\n")
+    return _text(tree)
+
+
+def rewrite(flow: Flow, original: str) -> str:
+    """The author's file with what differs in meaning changed, and every other line as it was."""
+    tree, old, new = yaml_of("", []).load(original), resolve(read(original)).flow, show(flow)
+    for section in SECTIONS:
+        wanted = new.pop(section, {})
+        present = tree.setdefault(section, {}) if wanted else tree.get(section) or {}
+        for name in [n for n in present if n not in wanted]:
+            del present[name]
+        for name, entry in wanted.items():
+            if name not in present:
+                present[name] = entry
+            elif name not in old or old[name] != flow[name]:
+                _merge(present[name], entry)
+        if section in tree and not wanted:
+            del tree[section]
+    if old.spark == flow.spark:
+        new.pop("spark", None)
+    for key, value in new.items():
+        if tree.get(key) != value:
+            tree[key] = value
+    for key in [k for k in tree if k in ("description", "spark") and not getattr(flow, k)]:
+        del tree[key]
+    return _text(tree)
+
+
+def _text(tree: Any) -> str:
+    out = io.StringIO()
+    yaml_of("", []).dump(tree, out)
+    return out.getvalue()
+
+
+def _merge(tree: Any, data: Mapping[str, Any]) -> None:
+    """Make `tree` say what `data` says, touching only what differs."""
+    for key in [k for k in tree if k not in data]:
+        del tree[key]
+    for key, value in data.items():
+        old = tree.get(key)
+        if isinstance(old, Mapping) and isinstance(value, Mapping):
+            _merge(old, value)
+        elif key not in tree or old != value:
+            tree[key] = value

@@ -1,0 +1,119 @@
+"""What `check` finds: everything at once, each at its place."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from headrace.check import check
+from headrace.declare import flowfile
+from headrace.declare.load import declare
+from headrace.declare.resolve import resolve
+from headrace.errors import CODES, Problem
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "errors"
+ELSEWHERE = {
+    "bad-python": "test_front_doors.py",
+    "bad-case": "test_cases.py",
+    "file-not-found": "here",
+    "missing-secret": "test_project.py",
+}
+"""Codes that do not come from the text of a flow file, and the test that has them."""
+
+
+def problems_of(text: str) -> tuple[Problem, ...]:
+    return check(resolve(flowfile.read(text, "flow.yaml"))).problems
+
+
+TEN_MISTAKES = """\
+flow: ten mistakes
+sources:
+  orders:
+    kafka: {topik: orders}
+    format: json
+    schema: id BIGINT, amount DOUBLE, at TIMESTAMP
+  visits:
+    generator: {kind: clicks, rate: fast}
+  events:
+    generator: {kind: orders}
+steps:
+  large:
+    from: events
+    filter: amuont > 100
+  shouting:
+    from: events
+    with: {loud: uper(category)}
+  text:
+    from: events
+    filter: amount + 1
+  lost:
+    from: nowhere
+    filter: "true"
+  unread:
+    from: events
+    drop: [id]
+  odd:
+    from: events
+    agregate: {by: category}
+sinks:
+  screen:
+    from: large
+    console: {}
+  screen:
+    from: shouting
+    console: {}
+  table:
+    from: text
+    sqlite: {path: t.db, table: t, key: nr}
+"""
+
+
+def test_ten_different_mistakes_are_ten_problems_in_one_go() -> None:
+    found = [(p.code, p.location.line, p.location.column) for p in problems_of(TEN_MISTAKES)]
+    assert {
+        ("bad-name", 1, 7),
+        ("unknown-option", 4, 13),
+        ("bad-option", 8, 37),
+        ("unknown-column", 14, 13),
+        ("unknown-function", 17, 18),
+        ("type-mismatch", 20, 13),
+        ("unknown-input", 22, 11),
+        ("duplicate-name", 34, 3),
+        ("unknown-column", 39, 13),
+        ("unknown-operator", 29, 5),
+    } <= set(found)
+
+
+def test_a_problem_has_place_code_and_hint() -> None:
+    problem = next(p for p in problems_of(TEN_MISTAKES) if p.code == "unknown-option")
+    assert str(problem).splitlines()[0] == (
+        'flow.yaml:4:13: source "orders" (kafka) has no option "topik" [unknown-option]'
+    )
+    assert 'did you mean "topic"?' in problem.hint
+
+
+def test_a_file_that_is_not_there_is_a_problem(tmp_path: Path) -> None:
+    assert [p.code for p in check(declare(tmp_path / "missing.yaml")).problems] == ["file-not-found"]
+
+
+def golden() -> list[Path]:
+    return sorted(GOLDEN.glob("*.yaml"))
+
+
+@pytest.mark.parametrize("file", golden(), ids=lambda file: file.stem)
+def test_each_code_has_its_message(file: Path) -> None:
+    text = file.read_text()
+    wanted = text.splitlines()[0].removeprefix("# ")
+    problems = check(resolve(flowfile.read(text, file.name))).problems
+    assert wanted in [str(p).splitlines()[0] for p in problems]
+    assert file.stem in [p.code for p in problems]
+
+
+def test_every_code_has_an_example() -> None:
+    assert {file.stem for file in golden()} | set(ELSEWHERE) == set(CODES)
+
+
+def test_what_reads_from_a_broken_step_is_not_blamed() -> None:
+    text = TEN_MISTAKES.replace("amuont > 100", "amount >")
+    assert [p for p in problems_of(text) if p.step == "screen" and p.code == "unknown-input"] == []

@@ -1,0 +1,228 @@
+"""The flow file and the Python API make the same value, and say the same things about mistakes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from headrace import Flow, col, fn, hopping, tumbling
+from headrace.check import check, load
+from headrace.declare import flowfile
+from headrace.declare.load import declare
+from headrace.declare.resolve import resolve
+from headrace.declare.write import rewrite, write
+from headrace.errors import FlowError
+from headrace.model import Flow as FlowValue
+from headrace.model import Port
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+
+EVERYTHING = """\
+flow: everything
+description: Each operator once.
+spark: {spark.sql.shuffle.partitions: 4}
+
+sources:
+  orders:  # comes from the shop
+    kafka: {topic: orders, metadata: [key]}
+    format: json
+    schema: id BIGINT, user STRING, price DOUBLE, quantity INT, tags ARRAY<STRING>, at TIMESTAMP
+    time: {column: at, watermark: 10 seconds}
+  more:
+    kafka: {topic: more, metadata: [key]}
+    format: json
+    schema: id BIGINT, user STRING, price DOUBLE, quantity INT, tags ARRAY<STRING>, at TIMESTAMP
+    time: {column: at, watermark: 10 seconds}
+
+steps:
+  all:
+    from: [orders, more]
+    union: {}
+  priced:
+    from: all
+    with: {total: price * quantity}
+  known:
+    from: priced
+    filter: user IS NOT NULL
+  tagged:
+    from: known
+    explode: {each: tags, as: tag}
+  renamed:
+    from: tagged
+    rename: {user: customer}
+  slim:
+    from: renamed
+    drop: [price, quantity, tags, kafka_key]
+  cleaned:
+    from: slim
+    map: {id: id, customer: lower(customer), tag: tag, total: total, at: at}
+  once:
+    from: cleaned
+    distinct: [id, tag]
+  few:
+    from: once
+    limit: {rows: 3, by: customer}
+  sizes:
+    from: few
+    split: {large: total > 100, small: total > 0}
+  per_tag:
+    from: sizes.large
+    aggregate:
+      by: tag
+      window: {hopping: 1 minute, every: 10 seconds}
+      compute: {n: count(*), total: sum(total)}
+  letters:
+    from: sizes.small
+    flat_map: {each: "split(tag, '')", as: letter}
+  chosen:
+    from: sizes.otherwise
+    select: [id, upper(tag) AS tag]
+
+sinks:
+  table:
+    from: per_tag
+    sqlite: {path: out.db, table: tags, key: [window_start, tag]}
+  screen:
+    from: letters
+    console: {}
+  archive:
+    from: chosen
+    files: {path: out}
+    format: json
+    delivery: exactly-once
+"""
+
+
+def in_python() -> Flow:
+    flow = Flow("everything", description="Each operator once.", spark={"spark.sql.shuffle.partitions": 4})
+    schema = "id BIGINT, user STRING, price DOUBLE, quantity INT, tags ARRAY<STRING>, at TIMESTAMP"
+    time = {"column": "at", "watermark": "10 s"}
+    orders, more = (
+        flow.source(topic, "kafka", topic=topic, metadata=["key"], format="json", schema=schema, time=time)
+        for topic in ("orders", "more")
+    )
+    cleaned = (
+        orders.union("all", more)
+        .with_("priced", total=col("price") * col("quantity"))
+        .filter("known", col("user").is_not_null())
+        .explode("tagged", "tags", as_="tag")
+        .rename("renamed", user="customer")
+        .drop("slim", "price", "quantity", "tags", "kafka_key")
+        .map("cleaned", id=col("id"), customer=fn.lower(col("customer")), tag="tag", total="total", at="at")
+    )
+    sizes = (
+        cleaned.distinct("once", "id", "tag")
+        .limit("few", 3, by="customer")
+        .split("sizes", large="total > 100", small="total > 0")
+    )
+    per_tag = sizes.large.aggregate(
+        "per_tag", by="tag", window=hopping("1 minute", every="10 seconds"), n="count(*)", total="sum(total)"
+    )
+    letters = sizes.small.flat_map("letters", each=fn.split(col("tag"), ""), as_="letter")
+    chosen = sizes["otherwise"].select("chosen", "id", "upper(tag) AS tag")
+    per_tag.sink("table", "sqlite", path="out.db", table="tags", key=["window_start", "tag"])
+    letters.sink("screen", "console")
+    chosen.sink("archive", "files", path="out", format="json", delivery="exactly-once")
+    return flow
+
+
+def from_text(text: str) -> FlowValue:
+    declared = resolve(flowfile.read(text, "flow.yaml"))
+    assert declared.problems == ()
+    return declared.flow
+
+
+def test_a_flow_file_and_python_calls_give_equal_flows() -> None:
+    assert from_text(EVERYTHING) == in_python().build()
+
+
+def test_every_operator_is_in_the_flow_that_is_compared() -> None:
+    from headrace.catalogue import OPERATORS
+
+    assert {step.operator for step in from_text(EVERYTHING).steps} == set(OPERATORS)
+
+
+def test_every_operator_has_a_method() -> None:
+    from headrace.catalogue import OPERATORS
+    from headrace.declare.api import Stream
+
+    assert [name for name in OPERATORS if not hasattr(Stream, {"with": "with_"}.get(name, name))] == []
+
+
+def test_a_flow_written_out_and_read_again_is_equal() -> None:
+    flow = from_text(EVERYTHING)
+    assert from_text(write(flow)) == flow
+
+
+def test_a_rewrite_keeps_comments_and_changes_only_what_differs() -> None:
+    flow = from_text(EVERYTHING)
+    few = from_text(EVERYTHING.replace("rows: 3", "rows: 5"))
+    rewritten = rewrite(few, EVERYTHING)
+    changed = [(a, b) for a, b in zip(EVERYTHING.splitlines(), rewritten.splitlines(), strict=True) if a != b]
+    assert changed == [("    limit: {rows: 3, by: customer}", "    limit: {rows: 5, by: customer}")]
+    assert from_text(rewritten) == few
+    assert rewrite(flow, EVERYTHING) == EVERYTHING
+
+
+def test_a_rewrite_adds_and_removes_entries() -> None:
+    small = replace(from_text(EVERYTHING), steps=(), sinks=(), description="")
+    rewritten = rewrite(small, EVERYTHING)
+    assert "# comes from the shop" in rewritten
+    assert from_text(rewritten) == small
+    assert from_text(rewrite(from_text(EVERYTHING), rewritten)) == from_text(EVERYTHING)
+
+
+@pytest.mark.parametrize(
+    ("yaml", "python"),
+    [
+        ("word-count/from-file.yaml", "word-count/from_file.py"),
+        ("word-count/from-topic.yaml", "word-count/from_topic.py"),
+        ("tweets-last-ten-seconds/flow.yaml", "tweets-last-ten-seconds/in_python.py"),
+    ],
+)
+def test_the_two_forms_of_an_example_are_equal(yaml: str, python: str) -> None:
+    assert load(EXAMPLES / yaml) == load(EXAMPLES / python)
+
+
+def test_a_problem_of_a_call_is_at_its_line(tmp_path: Path) -> None:
+    file = tmp_path / "wrong.py"
+    file.write_text(
+        "from headrace import Flow\n"
+        "flow = Flow('wrong')\n"
+        "orders = flow.source('orders', 'generator', kind='orders')\n"
+        "(\n"
+        "    orders.filter('large', 'amuont > 3')\n"
+        "    .sink('screen', 'console', colour='red')\n"
+        ")\n"
+    )
+    problems = check(declare(file, shown="wrong.py")).problems
+    assert [(p.code, str(p.location)) for p in problems] == [
+        ("unknown-column", "wrong.py:5"),
+        ("unknown-option", "wrong.py:6"),
+    ]
+
+
+def test_python_that_fails_is_a_problem_at_the_line_that_failed(tmp_path: Path) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text("x = 1\ny = x / 0\n")
+    with pytest.raises(FlowError) as raised:
+        load(file, shown="broken.py")
+    problem = raised.value.problems[0]
+    assert (problem.code, str(problem.location)) == ("bad-python", "broken.py:2")
+
+
+def test_ports_are_read_by_name() -> None:
+    flow = from_text(EVERYTHING)
+    assert flow["per_tag"].inputs == (Port("sizes", "large"),)
+
+
+def test_windows_can_be_written_as_values() -> None:
+    flow = Flow("w")
+    source = flow.source("s", "generator", kind="orders", time="at")
+    source.aggregate("a", window=tumbling("90 s"), n="count(*)").sink("out", "console")
+    other = Flow("w")
+    source = other.source("s", "generator", kind="orders", time={"column": "at"})
+    source.aggregate("a", window={"tumbling": "1m 30s"}, compute={"n": "count( * )"}).sink("out", "console")
+    assert flow.build() == other.build()
