@@ -1,0 +1,90 @@
+"""A plan in words: what `headrace explain` prints."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from headrace.check.wires import Wires, wires
+from headrace.compile.plan import Plan
+from headrace.model import OUT, Port, Sink, Source, Step
+from headrace.operators.base import Operator, State
+
+
+def explain(plan: Plan) -> dict[str, Any]:
+    """The plan as plain data, for `--json`; `text` makes lines of it."""
+    flow = plan.flow
+    found = wires(flow)
+    return {
+        "flow": flow.name,
+        "mode": str(plan.mode),
+        "steps": [_part(plan, found, part) for part in flow.ordered()],
+        "queries": [
+            {
+                "name": q.name,
+                "reads": list(q.sources),
+                "steps": list(q.steps),
+                "writes": list(q.sinks),
+                "output": q.changes.value,
+                "trunk": str(q.trunk),
+            }
+            for q in plan.queries
+        ],
+        "guarantees": [{"sink": p.sink, "delivery": str(p.delivery), "because": p.because} for p in plan.promises],
+        "settings": [{"name": c.what, "value": c.value, "why": c.why, "by_author": c.by_author} for c in plan.choices],
+    }
+
+
+def _part(plan: Plan, found: Wires, part: Source | Step | Sink) -> dict[str, Any]:
+    kind = type(part).__name__.lower()
+    said: dict[str, Any] = {"name": part.name, "kind": kind, "from": [str(p) for p in part.inputs]}
+    if isinstance(part, Step):
+        operator: Operator = part.options
+        given = found.given(part) or ()
+        state = operator.state(given)
+        ports = {port: str(plan.schemas[Port(part.name, port)]) for port in operator.ports()}
+        return said | {
+            "does": part.operator,
+            "how": operator.how(given),
+            "columns": ports.get(OUT, next(iter(ports.values()))),
+            "ports": [p for p in ports if p != OUT],
+            "state": _state(state),
+        }
+    if isinstance(part, Source):
+        schema = plan.schemas[Port(part.name)]
+        time = f"{schema.event_time}, watermark {part.time.watermark}" if schema.event_time else None
+        return said | {"does": part.connector, "columns": str(schema), "event_time": time}
+    return said | {"does": part.connector, "columns": str(plan.schemas[part.inputs[0]])}
+
+
+def _state(state: State | None) -> dict[str, Any] | None:
+    return None if state is None else {"what": state.what, "bound": state.bound}
+
+
+def text(plan: Plan) -> str:
+    """The plan for a reader."""
+    said = explain(plan)
+    lines = [f"flow {said['flow']}, {said['mode']}", "", "steps"]
+    for step in said["steps"]:
+        source = f" <- {', '.join(step['from'])}" if step["from"] else ""
+        lines.append(f"  {step['name']}: {step['does']}{source}")
+        lines.append(f"      columns  {step['columns']}")
+        if step.get("event_time"):
+            lines.append(f"      time     {step['event_time']}")
+        if step.get("ports"):
+            lines.append(f"      ports    {', '.join(step['ports'])}")
+        if step.get("how", "native") != "native":
+            lines.append(f"      runs as  {step['how']}")
+        if step.get("state"):
+            bound = step["state"]["bound"] or "nothing: it grows for ever"
+            lines.append(f"      state    {step['state']['what']}; bounded by: {bound}")
+    lines += ["", "queries"]
+    for query in said["queries"]:
+        does = " -> ".join([", ".join(query["reads"]), *query["steps"], ", ".join(query["writes"])])
+        lines.append(f"  {query['name']}: {does} ({query['output']})")
+    lines += ["", "guarantees"]
+    lines += [f"  {g['sink']}: {g['delivery']}, because {g['because']}" for g in said["guarantees"]]
+    lines += ["", "settings"]
+    for setting in said["settings"]:
+        mark = " (yours)" if setting["by_author"] else ""
+        lines.append(f"  {setting['name']} = {setting['value']}{mark}: {setting['why']}")
+    return "\n".join(lines)

@@ -1,0 +1,52 @@
+"""A plan: what will run, as a value that can be printed. No Spark here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from headrace.check.guarantees import Promise
+from headrace.model import Changes, Flow, Mode, Port, Schema
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """One Spark query: everything up to its trunk runs as one stream, then each sink takes its branch.
+
+    What follows the trunk remembers nothing, so it is applied to each batch as it comes; sinks that share
+    a trunk share one read of the sources.
+    """
+
+    name: str
+    """Names the checkpoint, so it is a promise: the trunk's step name."""
+    trunk: Port
+    sources: tuple[str, ...]
+    steps: tuple[str, ...]
+    """Every step up to the trunk, in order."""
+    sinks: tuple[str, ...]
+    changes: Changes
+    stateful: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice:
+    """One decision of the planner with its reason, for `explain`."""
+
+    what: str
+    value: str
+    why: str
+    by_author: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """A flow made ready: queries, columns on every wire, guarantees, settings."""
+
+    flow: Flow
+    mode: Mode
+    queries: tuple[Query, ...]
+    schemas: Mapping[Port, Schema]
+    promises: tuple[Promise, ...]
+    choices: tuple[Choice, ...] = ()
+    spark: Mapping[str, str] = field(default_factory=dict)
+    """Settings of the Spark session."""

@@ -1,0 +1,131 @@
+"""From a checked flow to a plan: which queries, which settings, and why. Pure; no Spark."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from headrace.check.guarantees import promise
+from headrace.check.wires import Wires, wires
+from headrace.compile.plan import Choice, Plan, Query
+from headrace.errors import FlowError
+from headrace.model import Changes, Flow, Mode, Part, Port, Schema, Sink, Source, Step
+from headrace.operators.base import Operator
+
+
+def plan(flow: Flow, *, mode: Mode | None = None, cores: int = 2) -> Plan:
+    """What will run. `cores` is how many tasks can run at once; it sizes the shuffle."""
+    found = wires(flow)
+    errors = [p for p in found.problems if not p.warning]
+    if errors:
+        raise FlowError(*errors)
+    chosen = mode or Mode.MICRO_BATCH
+    choices = (
+        Choice(
+            what="mode",
+            value=str(chosen),
+            why="asked for" if mode else "the default: every operator and sink runs in it",
+            by_author=mode is not None,
+        ),
+        *_settings(flow, cores),
+    )
+    return Plan(
+        flow=flow,
+        mode=chosen,
+        queries=queries(flow, found),
+        schemas=found.schemas,
+        promises=tuple(promise(flow, sink) for sink in flow.sinks),
+        choices=choices,
+        spark={c.what: c.value for c in choices if c.what.startswith("spark.")},
+    )
+
+
+def _settings(flow: Flow, cores: int) -> tuple[Choice, ...]:
+    """Spark settings with their reasons; the author's own come last and win."""
+    stateful = [s.name for s in flow.steps if _remembers(s)]
+    ours = {
+        "spark.sql.shuffle.partitions": (
+            str(cores),
+            f"one per core ({cores}); 200, Spark's default, costs 4 times the throughput",
+        ),
+        "spark.sql.adaptive.enabled": ("false", "a streaming plan is the same each batch; re-planning it costs time"),
+        "spark.sql.session.timeZone": ("UTC", "the same answer on every machine"),
+    }
+    if stateful:
+        ours["spark.sql.streaming.stateStore.providerClass"] = (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+            f"state of {', '.join(stateful)} may outgrow memory",
+        )
+        ours["spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"] = (
+            "true",
+            "a batch writes what changed, not the whole state",
+        )
+    authors = dict(flow.spark)
+    return (
+        *(Choice(what=k, value=v, why=why) for k, (v, why) in ours.items() if k not in authors),
+        *(Choice(what=k, value=v, why="set in the flow", by_author=True) for k, v in authors.items()),
+    )
+
+
+def _remembers(part: Part) -> bool:
+    if not isinstance(part, Step):
+        return False
+    operator: Operator = part.options
+    return operator.state(()) is not None
+
+
+def queries(flow: Flow, found: Wires) -> tuple[Query, ...]:
+    """Sinks that hang off the same stateful step or source share a query, so that it is read once."""
+    groups: dict[str, list[tuple[Sink, list[Port]]]] = {}
+    for sink in flow.sinks:
+        chain = _chain(flow, sink)
+        groups.setdefault(chain[0].step, []).append((sink, chain))
+    return tuple(_query(flow, found, base, members) for base, members in groups.items())
+
+
+def _chain(flow: Flow, sink: Sink) -> list[Port]:
+    """The ports from the last part that remembers, joins or begins down to the sink's input."""
+    chain = [sink.inputs[0]]
+    while True:
+        part = flow[chain[0].step]
+        if isinstance(part, Source) or _remembers(part) or len(part.inputs) != 1:
+            return chain
+        chain.insert(0, part.inputs[0])
+
+
+def _query(flow: Flow, found: Wires, base: str, members: list[tuple[Sink, list[Port]]]) -> Query:
+    common = members[0][1]
+    for _, chain in members[1:]:
+        common = [a for a, b in zip(common, chain, strict=False) if a == b]
+    trunk = common[-1] if common else Port(base)
+    above = (*flow.upstream(trunk.step), trunk.step)
+    order = [part.name for part in flow.ordered()]
+    steps = tuple(sorted((n for n in above if isinstance(flow[n], Step)), key=order.index))
+    return Query(
+        name=base,
+        trunk=trunk,
+        sources=tuple(n for n in above if isinstance(flow[n], Source)),
+        steps=steps,
+        sinks=tuple(sink.name for sink, _ in members),
+        changes=found.changes.get(trunk, Changes.APPEND),
+        stateful=tuple(n for n in steps if _remembers(flow[n])),
+    )
+
+
+def needed(flow: Flow, schemas: Mapping[Port, Schema]) -> dict[str, frozenset[str]]:
+    """Rule "needed columns": what each source must read, worked out from the sinks up."""
+    wanted: dict[Port, frozenset[str]] = {}
+    for part in reversed(flow.ordered()):
+        given = tuple(schemas[port] for port in part.inputs)
+        if isinstance(part, Sink):
+            takes: tuple[frozenset[str], ...] = (frozenset(given[0].names),)
+        elif isinstance(part, Step):
+            operator: Operator = part.options
+            out = frozenset().union(*(wanted.get(Port(part.name, p), frozenset()) for p in operator.ports()))
+            takes = operator.needs(out, given)
+        else:
+            continue
+        for port, names in zip(part.inputs, takes, strict=True):
+            spelled = frozenset(f.name for n in names if (f := schemas[port].find(n)) is not None)
+            time = schemas[port].event_time
+            wanted[port] = wanted.get(port, frozenset()) | spelled | ({time} if time else frozenset())
+    return {s.name: wanted.get(Port(s.name), frozenset()) for s in flow.sources}
