@@ -1,0 +1,72 @@
+"""What a query's checkpoint says about where it stands, read from its files without Spark.
+
+`offsets/N` is written before batch N runs and says what it reads; `commits/N` is written after it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One entry of the offset log: a version, metadata with the watermark, then the offsets of each source."""
+
+    version: str
+    metadata: dict[str, Any]
+    offsets: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> Planned:
+        version, metadata, *offsets = text.rstrip("\n").split("\n")
+        return cls(version, json.loads(metadata), tuple(offsets))
+
+    def render(self) -> str:
+        return "\n".join([self.version, json.dumps(self.metadata, separators=(",", ":")), *self.offsets])
+
+    def at_watermark(self, milliseconds: int) -> Planned:
+        """The same offsets under another watermark."""
+        return replace(self, metadata={**self.metadata, "batchWatermarkMs": milliseconds})
+
+
+def last_planned(checkpoint: Path) -> int | None:
+    """The newest batch that was begun."""
+    return _newest(checkpoint / "offsets")
+
+
+def last_committed(checkpoint: Path) -> int | None:
+    """The newest batch that is done."""
+    return _newest(checkpoint / "commits")
+
+
+def planned(checkpoint: Path, batch: int) -> Planned:
+    """What a batch reads."""
+    return Planned.parse((checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8"))
+
+
+def resume_point(checkpoint: Path) -> dict[str, Any] | None:
+    """Where a query goes on: the last batch that is done and the offsets it ended at; None: at the beginning."""
+    batch = last_committed(checkpoint)
+    if batch is None:
+        return None
+    try:
+        offsets = planned(checkpoint, batch).offsets
+    except FileNotFoundError:
+        return None
+    return {"batch": batch, "offsets": [_offset(text) for text in offsets]}
+
+
+def _offset(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _newest(folder: Path) -> int | None:
+    if not folder.is_dir():
+        return None
+    return max((int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()), default=None)

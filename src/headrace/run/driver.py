@@ -1,0 +1,253 @@
+"""The driver, `python -m headrace.run.driver HOME`: a process with a Spark session that runs a flow's queries.
+
+The supervisor starts it and holds its standard input open; when that closes, the supervisor is gone and the
+driver stops as if it had been asked to. It reports by events in the run's home and by its exit code, nothing else.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import sys
+import threading
+import traceback
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.compile.plan import Plan
+from headrace.errors import EndpointError, FlowError, HeadraceError, Problem
+from headrace.model import Flow, Mode, Sink, Source
+from headrace.observe import events
+from headrace.project import Project, kafka_client
+from headrace.run import session as sessions
+from headrace.run.checkpoint import resume_point
+from headrace.run.failure import Failure, explain
+from headrace.run.flush import holds_windows, plan_flush
+from headrace.run.home import Home, Record
+from headrace.run.prepare import text_hash
+from headrace.run.queries import Running, Stopping, Watch, run_batch, start_query
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+STOP_WITHIN = 30.0
+"""Seconds a batch may take to end by itself once a stop was asked for; after that it is cut off and replayed later."""
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the driver of a home; the exit code says who must act."""
+    home = Home(Path(arguments[0]).resolve())
+    stopping = Stopping()
+    _listen(stopping)
+    kafka: dict[str, str] = {}
+    try:
+        return _drive(home, stopping, kafka)
+    except Exception as error:  # noqa: BLE001, whatever it is must be reported in words
+        traceback.print_exc()
+        failure = explain(error, query=getattr(error, "headrace_query", ""), kafka=kafka.get("bootstrap.servers", ""))
+        if failure.kind == "internal" and not stopping.running:
+            failure = replace(failure, retry=False)  # what fails before the first record fails the same way again
+        events.append(home.events, "failed", **_at_origin(home, failure).as_dict())
+        return failure.exit_code
+
+
+def _listen(stopping: Stopping) -> None:
+    """Takes a signal, or the end of standard input, for a wish to stop."""
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.ask("asked to stop"))
+    if stat.S_ISFIFO(os.fstat(0).st_mode):
+
+        def wait() -> None:
+            while os.read(0, 4096):
+                pass
+            stopping.ask("the supervisor is gone")
+
+        threading.Thread(target=wait, name="supervisor", daemon=True).start()
+
+
+def _drive(home: Home, stopping: Stopping, kafka: dict[str, str]) -> int:
+    from headrace.compile.planner import plan as make_plan
+
+    record = home.read()
+    project = Project.find(Path(record.root))
+    flow = load_flow(home, record)
+    mode = Mode(record.asked.mode) if record.asked.mode else None
+    master = sessions.choose_master(record.asked.master, project.settings.spark.master)
+    plan = make_plan(flow, mode=mode, cores=sessions.cores(master))
+    if plan.mode is Mode.REAL_TIME:
+        raise FlowError(
+            Problem(
+                code="unsupported",
+                message=f'flow "{flow.name}" cannot run in real-time mode yet',
+                hint="--mode micro-batch",
+            )
+        )
+    kafka |= _kafka(project, flow, record)
+    session = _session(home, record, project, plan, master)
+    try:
+        return _run(home, record, plan, session, stopping, kafka, project.root)
+    finally:
+        session.stop()
+
+
+def load_flow(home: Home, record: Record) -> Flow:
+    """The flow as it was started: from its file, or from the copy if the file was edited since."""
+    from headrace.check import load
+
+    original = Path(record.file)
+    unchanged = original.is_file() and text_hash(original.read_bytes()) == record.hash
+    return load(original if unchanged else home.text(original.suffix), shown=str(original))
+
+
+def _at_origin(home: Home, failure: Failure) -> Failure:
+    """The failure with the author's own file named instead of our copy of it."""
+    try:
+        original = home.read().file
+    except HeadraceError:
+        return failure
+    copy = str(home.text(Path(original).suffix))
+    return replace(failure, message=failure.message.replace(copy, original), file=failure.file.replace(copy, original))
+
+
+def _kafka(project: Project, flow: Flow, record: Record) -> Mapping[str, str]:
+    """How to reach Kafka, if the flow needs it and somebody answers there.
+
+    Asked here because Spark waits a minute before it says that nobody does.
+    """
+    ends: tuple[Source | Sink, ...] = (*flow.sources, *flow.sinks)
+    parts = [p for p in ends if p.connector == "kafka"]
+    own = [getattr(p.options, "bootstrap", None) for p in parts]
+    needed = any(address is None for address in own)
+    client: Mapping[str, str] = {}
+    if needed:
+        client = kafka_client(project, record.asked.bootstrap)
+    for part, address in zip(parts, own, strict=True):
+        reach(address or client["bootstrap.servers"], part.name)
+    return client
+
+
+def reach(addresses: str, step: str, seconds: float = 5.0) -> None:
+    """Raises EndpointError unless one of these addresses accepts a connection."""
+    reasons = []
+    for address in addresses.split(","):
+        host, _, port = address.strip().rpartition(":")
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=seconds).close()
+            return
+        except (OSError, ValueError) as error:
+            reasons.append(f"{address.strip()}: {getattr(error, 'strerror', None) or error}")
+    raise EndpointError(
+        f'could not reach Kafka at "{addresses}" for "{step}"',
+        detail="; ".join(reasons),
+        hint="headrace broker status, or see [kafka] in headrace.toml",
+    )
+
+
+def _session(home: Home, record: Record, project: Project, plan: Plan, master: str) -> SparkSession:
+    from headrace.log.jars import ensure
+    from headrace.log.java import find_java
+
+    java = find_java(project.settings.java.home)
+    paths = sessions.python_path(Path(record.file), Path(record.root))
+    os.environ.update(sessions.environment(java.home, master, paths))
+    sys.path[:0] = [str(p) for p in paths if str(p) not in sys.path]
+    log4j = home.path / "log4j2.properties"
+    wanted = sessions.settings(
+        master=master,
+        jars=ensure("spark", java=java),
+        scratch=home.scratch,
+        log4j=log4j,
+        python_path=paths,
+        plan=plan.spark,
+        project=project.settings.spark.settings,
+        flow=dict(plan.flow.spark),
+    )
+    return sessions.start(plan.flow.name, wanted, log4j=log4j, scratch=home.scratch)
+
+
+def _run(
+    home: Home,
+    record: Record,
+    plan: Plan,
+    session: SparkSession,
+    stopping: Stopping,
+    kafka: Mapping[str, str],
+    base: Path,
+) -> int:
+    from headrace.compile.lower import Where
+
+    batch = plan.mode is Mode.BATCH
+    where = Where(
+        session=session,
+        streaming=not batch,
+        home=home.batch(record.batch_runs) if batch else home.path,
+        base=base,
+        kafka=kafka,
+        start=record.asked.start,
+        stop=record.asked.stop,
+    )
+    if batch:
+        events.append(home.events, "started", mode="batch", queries=[q.name for q in plan.queries])
+        for query in plan.queries:
+            if stopping.asked:
+                break
+            run_batch(home, plan, query, where)
+        return _ended(home, plan, stopping)
+    watch = Watch(home, plan.queries)
+    watch.attach(session)
+    running: list[Running] = []
+    try:
+        until_done = record.asked.until_done
+        for query in plan.queries:  # one by one: if the second cannot start, the first must still be stopped
+            running += [start_query(home, plan, query, where, stopping, until_done=until_done)]
+        events.append(home.events, "started", mode=str(plan.mode), queries=[q.name for q in plan.queries])
+        stopping.running = True
+        _wait(running, stopping)
+        if record.asked.until_done and not stopping.asked:
+            _drain(home, plan, running, stopping)
+    finally:
+        for one in running:
+            one.stop(STOP_WITHIN if stopping.asked else 0.0)
+        watch.settle(running)
+    return _ended(home, plan, stopping)
+
+
+def _wait(running: list[Running], stopping: Stopping) -> None:
+    """Until every query has ended, one has failed, or a stop is asked for."""
+    while any(one.active for one in running):
+        for one in running:
+            one.check()
+        if stopping.event.wait(0.1):
+            return
+    for one in running:
+        one.check()
+
+
+def _drain(home: Home, plan: Plan, running: list[Running], stopping: Stopping) -> None:
+    """Closes the windows that are still open now that the input has ended; see `headrace.run.flush`."""
+    held = [one for one in running if holds_windows(one.query, watermarked=one.watermarked)]
+    if not held:
+        return
+    # Noted first: once the flush is planned, whatever comes later is late, even if we die here.
+    home.update(lambda record: replace(record, drained=True))
+    events.append(home.events, "draining", queries=[one.query.name for one in held])
+    again = [one.once_more() for one in held if plan_flush(home.checkpoint(one.query.name)) is not None]
+    running += again
+    _wait(again, stopping)
+
+
+def _ended(home: Home, plan: Plan, stopping: Stopping) -> int:
+    if stopping.asked:
+        points = {q.name: resume_point(home.checkpoint(q.name)) for q in plan.queries}
+        events.append(home.events, "stopped", why=stopping.why, resume=points)
+    else:
+        events.append(home.events, "finished", queries=[q.name for q in plan.queries])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

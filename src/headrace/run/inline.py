@@ -1,0 +1,82 @@
+"""Queries run to their end in this process, without home or supervisor: for cases, benchmarks and checks."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.compile.lower import Where, lower
+from headrace.compile.plan import Plan, Query
+from headrace.project import Project
+from headrace.run import session as sessions
+from headrace.run.flush import holds_windows, plan_flush
+from headrace.run.queries import has_watermark
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def run_to_end(plan: Plan, query: Query, where: Where, checkpoint: Path, *, flush: bool = True) -> None:
+    """Takes all input there is, and closes the last windows unless `flush` is off; raises what a batch raises."""
+    lowered = lower(plan, query, where)
+    if not where.streaming:
+        lowered.write(lowered.trunk, 0)
+        return
+
+    def run(**trigger: Any) -> None:
+        (
+            lowered.trunk.writeStream.foreachBatch(lowered.write)
+            .outputMode(query.changes.value)
+            .option("checkpointLocation", str(checkpoint))
+            .trigger(**trigger)
+            .start()
+            .awaitTermination()
+        )
+
+    run(availableNow=True)
+    if flush and holds_windows(query, watermarked=has_watermark(lowered.trunk)) and plan_flush(checkpoint) is not None:
+        run(once=True)
+
+
+def local_session(project: Project | None = None, *, cores: int = 2) -> SparkSession:
+    """A Spark session on this machine, quiet, with the Kafka connector; its files go when the process ends."""
+    from headrace.log.jars import ensure
+    from headrace.log.java import find_java
+
+    project = project or Project.find()
+    java = find_java(project.settings.java.home)
+    folder = tempfile.TemporaryDirectory(prefix="headrace-spark-", ignore_cleanup_errors=True)
+    atexit.register(folder.cleanup)
+    scratch, master = Path(folder.name) / "scratch", f"local[{cores}]"
+    paths = (Path.cwd(), *sessions.python_path(project.root / "flow", project.root))
+    os.environ.update(sessions.environment(java.home, master, paths))
+    log4j = Path(folder.name) / "log4j2.properties"
+    wanted = sessions.settings(
+        master=master,
+        jars=ensure("spark", java=java),
+        scratch=scratch,
+        log4j=log4j,
+        python_path=paths,
+        project=project.settings.spark.settings,
+    )
+    with _quiet(Path(folder.name) / "spark.log"):
+        return sessions.start("local", wanted, log4j=log4j, scratch=scratch)
+
+
+@contextmanager
+def _quiet(file: Path) -> Iterator[None]:
+    """Sends standard error to a file, for a child that takes it over: Java, which then writes its log there."""
+    kept = os.dup(2)
+    log = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(log, 2)
+    os.close(log)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)

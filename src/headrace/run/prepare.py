@@ -1,0 +1,125 @@
+"""Makes a flow ready to run: checked, planned, its home found or made, and what it remembers compared.
+
+Everything a user can get wrong is said here, before Spark starts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO
+
+from headrace.compile.plan import Plan
+from headrace.errors import FlowError, UsageError
+from headrace.model import Mode
+from headrace.project import Project
+from headrace.run import change
+from headrace.run.home import Asked, Home, Record, home_of
+from headrace.run.process import identify
+
+
+@dataclass(frozen=True)
+class Ready:
+    """A run that can be supervised."""
+
+    home: Home
+    lock: IO[str]
+    """Held; whoever gets the file holds the run."""
+    plan: Plan
+    notes: tuple[str, ...] = ()
+    """What the user should know before it starts."""
+
+
+def text_hash(text: bytes) -> str:
+    """Identifies a flow's text."""
+    return hashlib.sha256(text).hexdigest()
+
+
+def prepare(project: Project, file: Path, asked: Asked, *, fresh: bool = False) -> Ready:
+    """Checks a flow and takes its run; raises FlowError with every problem, or UsageError."""
+    from headrace.check import check
+    from headrace.compile.planner import plan as make_plan
+    from headrace.declare.load import declare
+
+    report = check(declare(file))
+    if report.errors:
+        raise FlowError(*report.errors)
+    flow = report.flow
+    warnings = tuple(str(p) for p in report.problems if p.warning)
+    plan = make_plan(flow, mode=Mode(asked.mode) if asked.mode else None)
+    file = file.absolute()
+    project.make_home()
+    home = home_of(project.home, flow.name)
+    lock = home.lock()
+    try:
+        notes = _take(home, project, file, plan, asked, fresh)
+    except BaseException:
+        lock.close()
+        raise
+    return Ready(home, lock, plan, (*warnings, *notes))
+
+
+def _take(home: Home, project: Project, file: Path, plan: Plan, asked: Asked, fresh: bool) -> list[str]:
+    notes: list[str] = []
+    if home.exists:
+        _end_leftovers(home)
+    if fresh and home.exists:
+        notes.append(f'the old home is now "{home.set_aside()}"')
+    text = file.read_bytes()
+    described = change.describe(plan)
+    new = Record(
+        name=plan.flow.name,
+        file=str(file),
+        root=str(project.root),
+        hash=text_hash(text),
+        mode=str(plan.mode),
+        asked=asked,
+        queries=described,
+    )
+    if home.exists:
+        old = home.read()
+        if plan.mode is not Mode.BATCH:
+            notes += _compare(old, new)
+        new = replace(
+            new,
+            id=old.id,
+            drained=old.drained,
+            batch_runs=old.batch_runs,
+            # A batch run leaves the checkpoints alone, so what made them stays noted.
+            queries=old.queries if plan.mode is Mode.BATCH else {**old.queries, **described},
+        )
+    if plan.mode is Mode.BATCH:
+        new = replace(new, batch_runs=new.batch_runs + 1, queries={} if not home.exists else new.queries)
+    home.make()
+    home.text(file.suffix).write_bytes(text)
+    home.write(replace(new, supervisor=identify(os.getpid())))
+    return notes
+
+
+def _end_leftovers(home: Home) -> None:
+    """Ends what a killed driver left behind: its Java may still be closing, and must not write beside the new one."""
+    driver = home.read().driver
+    if driver is not None:
+        driver.end_group()
+
+
+def _compare(old: Record, new: Record) -> list[str]:
+    if not old.queries:
+        return []
+    if old.drained:
+        raise UsageError(
+            f'run "{old.name}" was ended with --until-done: its windows are closed, and all that comes now is late',
+            hint="--fresh begins anew and keeps the old home aside",
+        )
+    if old.hash == new.hash and old.queries == new.queries:
+        return []
+    verdict = change.compare(old.queries, new.queries)
+    if verdict.in_the_way:
+        raise UsageError(
+            f'flow "{old.name}" has changed, and its run cannot go on from its checkpoint',
+            detail="\n          ".join(verdict.in_the_way),
+            hint="--fresh begins anew and keeps the old home aside; or undo the change",
+        )
+    return [f'flow "{old.name}" has changed', *verdict.kept]

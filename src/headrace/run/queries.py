@@ -1,0 +1,208 @@
+"""Queries while they run: started, watched, stopped between two batches."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from headrace.compile.plan import Plan, Query
+from headrace.observe import events
+from headrace.observe.progress import OUT_METRIC, measure
+from headrace.run.home import Home
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+    from headrace.compile.lower import Where
+
+
+class Stopping:
+    """Whether the driver runs its queries, and whether it was asked to stop, and why."""
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+        self.why = ""
+        self.running = False
+
+    @property
+    def asked(self) -> bool:
+        return self.event.is_set()
+
+    def ask(self, why: str) -> None:
+        self.why = self.why or why
+        self.event.set()
+
+
+class BetweenBatchesError(Exception):
+    """Raised in place of a batch's work to end a query exactly between two batches."""
+
+
+@dataclass(kw_only=True)
+class Running:
+    """One query of the flow and the Spark query that runs it."""
+
+    query: Query
+    watermarked: bool
+    begin: Callable[..., StreamingQuery]
+    stopping: Stopping
+    error: list[BaseException] = field(default_factory=list)
+    """What the batch function raised, before Java turned it into text."""
+    spark: StreamingQuery
+
+    @property
+    def active(self) -> bool:
+        return bool(self.spark.isActive)
+
+    def once_more(self) -> Running:
+        """The same query started again for one batch."""
+        return Running(
+            query=self.query,
+            watermarked=self.watermarked,
+            begin=self.begin,
+            stopping=self.stopping,
+            error=self.error,
+            spark=self.begin({"once": True}),
+        )
+
+    def check(self) -> None:
+        """Raises what ended the query, unless it ended as it should."""
+        if self.active:
+            return
+        said = self.spark.exception()
+        if said is None or any(isinstance(e, BetweenBatchesError) for e in self.error):
+            return
+        error = self.error[0] if self.error else said
+        error.headrace_query = self.query.name  # type: ignore[attr-defined]
+        raise error
+
+    def stop(self, within: float) -> None:
+        """Ends the query between two batches if that comes soon, else in the middle of one, which is then replayed."""
+        deadline = time.monotonic() + within
+        while self.active and time.monotonic() < deadline and self.spark.status["isTriggerActive"]:
+            time.sleep(0.05)
+        if self.active:
+            self.spark.stop()
+
+
+def start_query(home: Home, plan: Plan, query: Query, where: Where, stopping: Stopping, *, until_done: bool) -> Running:
+    """Lowers a query and starts it on its checkpoint."""
+    from headrace.compile.lower import lower
+
+    lowered = lower(plan, query, where)
+    trunk = _counted(lowered.trunk)
+    errors: list[BaseException] = []
+
+    def write(frame: DataFrame, batch_id: int) -> None:
+        try:
+            if stopping.asked:
+                # The batch before this one is committed, and nothing of this one is written: a clean place to end.
+                # Returning instead would commit a batch whose rows nobody wrote.
+                raise BetweenBatchesError
+            lowered.write(frame, batch_id)
+        except BaseException as error:
+            errors.append(error)
+            raise
+
+    def begin(trigger: dict[str, Any]) -> StreamingQuery:
+        return (
+            trunk.writeStream.foreachBatch(write)
+            .queryName(query.name)
+            .outputMode(query.changes.value)
+            .option("checkpointLocation", str(home.checkpoint(query.name)))
+            .trigger(**trigger)
+            .start()
+        )
+
+    trigger: dict[str, Any] = {"availableNow": True} if until_done else {"processingTime": "0 seconds"}
+    return Running(
+        query=query,
+        watermarked=has_watermark(trunk),
+        begin=begin,
+        stopping=stopping,
+        error=errors,
+        spark=begin(trigger),
+    )
+
+
+def has_watermark(frame: DataFrame) -> bool:
+    """Whether a watermark is set somewhere in a frame's plan."""
+    return "EventTimeWatermark" in str(frame._jdf.queryExecution().analyzed().toString())
+
+
+def _counted(frame: DataFrame) -> DataFrame:
+    """The frame with its rows counted on the way; the count comes with each progress report."""
+    from pyspark.sql import functions as F
+
+    return frame.observe(OUT_METRIC, F.count(F.lit(1)).alias("rows"))
+
+
+def run_batch(home: Home, plan: Plan, query: Query, where: Where) -> None:
+    """Runs a query once over everything there is."""
+    from pyspark.sql import Observation
+    from pyspark.sql import functions as F
+
+    from headrace.compile.lower import lower
+
+    lowered = lower(plan, query, where)
+    seen = Observation(OUT_METRIC)
+    begun = time.monotonic()
+    try:
+        lowered.write(lowered.trunk.observe(seen, F.count(F.lit(1)).alias("rows")), 0)
+    except Exception as error:
+        error.headrace_query = query.name  # type: ignore[attr-defined]
+        raise
+    report = {
+        "batchId": 0,
+        "batchDuration": round((time.monotonic() - begun) * 1000),
+        "observedMetrics": {OUT_METRIC: {"rows": seen.get.get("rows")}},
+    }
+    events.append(home.events, "progress", **measure(report, query.name, query.sources))
+
+
+class Watch:
+    """What Spark reports about the queries, written as events: one for every batch that is committed."""
+
+    def __init__(self, home: Home, queries: Sequence[Query]) -> None:
+        self._home = home
+        self._queries = {query.name: query for query in queries}
+        self._ended: set[str] = set()
+        self._more = threading.Condition()
+
+    def attach(self, session: SparkSession) -> None:
+        """Begins to listen."""
+        from pyspark.sql.streaming import listener as spark
+
+        watch = self
+
+        class Listener(spark.StreamingQueryListener):
+            def onQueryStarted(self, event: spark.QueryStartedEvent) -> None:  # noqa: N802
+                return
+
+            def onQueryProgress(self, event: spark.QueryProgressEvent) -> None:  # noqa: N802
+                watch._progress(event.progress.name or "", json.loads(event.progress.json))
+
+            def onQueryIdle(self, event: spark.QueryIdleEvent) -> None:  # noqa: N802
+                return
+
+            def onQueryTerminated(self, event: spark.QueryTerminatedEvent) -> None:  # noqa: N802
+                with watch._more:
+                    watch._ended.add(str(event.runId))
+                    watch._more.notify_all()
+
+        session.streams.addListener(Listener())
+
+    def _progress(self, name: str, report: dict[str, Any]) -> None:
+        query = self._queries.get(name)
+        if query is not None:
+            events.append(self._home.events, "progress", **measure(report, query.name, query.sources))
+
+    def settle(self, running: Sequence[Running], within: float = 5.0) -> None:
+        """Waits until everything these queries had to report is written; Spark reports a little after the fact."""
+        ended = {str(one.spark.runId) for one in running}
+        with self._more:
+            self._more.wait_for(lambda: ended <= self._ended, timeout=within)

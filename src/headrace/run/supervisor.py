@@ -1,0 +1,292 @@
+"""The supervisor: starts a driver, shows what it does, starts it again when it dies, and knows when not to.
+
+What is retried: an outside system that did not answer, a driver that was killed, an error nobody expected. What
+is not: a mistake in the flow, its data or the command, because it would only happen again.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import IO, Any
+
+from headrace.errors import HeadraceError
+from headrace.observe import events
+from headrace.observe.events import Event, Follower
+from headrace.observe.progress import Totals
+from headrace.run.failure import Failure
+from headrace.run.home import Home, Record
+from headrace.run.index import Index, Row
+from headrace.run.process import Process, identify
+from headrace.run.view import View
+
+WITHIN = 600.0
+"""Failures further apart than this many seconds do not add up."""
+LONGEST_WAIT = 30.0
+KILL_AFTER = 45.0
+"""Seconds a driver has to stop; longer than it gives its last batch."""
+LARGEST_LOG = 20 * 2**20
+
+
+def backoff(failures: int) -> float:
+    """Seconds to wait before another try, after so many failures in a row.
+
+    >>> [backoff(n) for n in (1, 2, 3, 9)]
+    [0.5, 1.0, 2.0, 30.0]
+    """
+    return min(LONGEST_WAIT, 0.5 * 2.0 ** (failures - 1))
+
+
+@dataclass
+class Supervisor:
+    """One run, from its first driver to its last."""
+
+    home: Home
+    lock: IO[str]
+    view: View
+    index: Index
+    command: Sequence[str] = (sys.executable, "-m", "headrace.run.driver")
+    """What is started as the driver, with the home's path behind it."""
+    clock: Callable[[], float] = time.monotonic
+    totals: Totals = field(default_factory=Totals)
+    stop_asked: int = 0
+    failures: list[float] = field(default_factory=list)
+    _relaying: threading.Thread = field(default_factory=threading.Thread, repr=False)
+
+    def run(self) -> int:
+        """Supervises until the run ends; the exit code of the command."""
+        self._set("starting", supervisor=identify(os.getpid()), failure=None, restarts=0)
+        before = {n: signal.signal(n, self._on_signal) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+        try:
+            return self._supervise()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            self.view.close()
+
+    def _on_signal(self, number: int, frame: Any) -> None:
+        self.stop_asked += 1
+
+    def _supervise(self) -> int:
+        follower = Follower(self.home.events, from_end=True)
+        died: float | None = None
+        while True:
+            events.rotate(self.home.events)
+            driver = self._spawn()
+            try:
+                failure = self._attend(driver, follower, died)
+            finally:
+                self._end(driver)
+            if failure is None:
+                return 0
+            died = self.clock()
+            code = self._after(failure, follower)
+            if code is not None:
+                return code
+
+    def _after(self, failure: Failure, follower: Follower) -> int | None:
+        """What follows a failure: an exit code, or None to try again."""
+        log = str(self.home.log)
+        if self.stop_asked:
+            self._set("stopped", failure=failure.as_dict())
+            return 0
+        self.failures = [t for t in self.failures if t > self.clock() - WITHIN] + [self.clock()]
+        most = self.home.read().asked.restarts
+        if not failure.retry or len(self.failures) > most:
+            self._set("failed", failure=failure.as_dict())
+            if failure.retry and most:
+                minutes = WITHIN / 60
+                events.append(self.home.events, "gave-up", failures=len(self.failures))
+                self.view.note(f"gave up: {len(self.failures)} failures within {minutes:.0f} minutes")
+            self._show(follower)
+            self.view.fail(failure.error(log))
+            return failure.exit_code
+        wait = backoff(len(self.failures))
+        events.append(
+            self.home.events, "retrying", seconds=wait, attempt=len(self.failures), of=most, why=failure.message
+        )
+        self._set("retrying", failure=failure.as_dict())
+        self._show(follower)
+        self.view.note(f"{failure.message}\n  trying again in {wait:g} s ({len(self.failures)} of {most}); log: {log}")
+        if self._stopped_within(wait):
+            self._set("stopped")
+            return 0
+        return None
+
+    def _stopped_within(self, seconds: float) -> bool:
+        """Waits; True if a stop was asked for meanwhile."""
+        deadline = self.clock() + seconds
+        while self.clock() < deadline and not self.stop_asked:
+            time.sleep(0.05)
+        return self.stop_asked > 0
+
+    def _spawn(self) -> subprocess.Popen[bytes]:
+        record = self.home.read()
+        self.home.log.parent.mkdir(parents=True, exist_ok=True)
+        if self.home.log.exists() and self.home.log.stat().st_size > LARGEST_LOG:
+            self.home.log.replace(self.home.log.with_name("driver.1.log"))
+        events.append(self.home.events, "starting", run=record.name, file=record.file)
+        with self.home.log.open("ab") as log:
+            driver = subprocess.Popen(
+                [*self.command, str(self.home.path)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=record.root,
+                env=_environment(),
+                start_new_session=True,  # its own group: a Ctrl-C reaches it through us, and no child of it is lost
+                pass_fds=(self.lock.fileno(),),  # the run stays taken until the driver, too, is gone
+            )
+        self.home.update(lambda r: replace(r, driver=identify(driver.pid)))
+        assert driver.stdout is not None
+        self._relaying = threading.Thread(target=self._relay, args=(driver.stdout,), name="output", daemon=True)
+        self._relaying.start()
+        return driver
+
+    def _relay(self, output: IO[bytes]) -> None:
+        """What sinks print goes to the user, not into the live line."""
+        with output:
+            for line in output:
+                self.view.output(line.decode("utf-8", errors="replace").rstrip("\n"))
+
+    def _attend(self, driver: subprocess.Popen[bytes], follower: Follower, died: float | None) -> Failure | None:
+        """Watches a driver until it is gone; None if it ended as it should."""
+        signalled = 0
+        deadline = float("inf")
+        outcome: dict[str, Event] = {}
+        while True:
+            gone = driver.poll() is not None
+            for event in follower.poll():
+                outcome[event["event"]] = event
+                self._take(event, died)
+                if event["event"] == "started":
+                    died = None
+            self.view.tick(self.totals)
+            if gone:
+                self._end(driver)
+                return self._verdict(driver.returncode, outcome)
+            if self.stop_asked > signalled:
+                signalled = self.stop_asked
+                deadline = self._ask_to_stop(driver, signalled)
+            if self.clock() > deadline:
+                driver.kill()
+            time.sleep(0.05)
+
+    def _ask_to_stop(self, driver: subprocess.Popen[bytes], times: int) -> float:
+        if times > 1:
+            driver.kill()
+            return float("inf")
+        self.view.note("stopping after the current batch; Ctrl-C again to stop at once")
+        driver.terminate()
+        return self.clock() + KILL_AFTER
+
+    def _take(self, event: Event, died: float | None) -> None:
+        kind = event["event"]
+        if kind == "started":
+            restarts = self.home.read().restarts
+            if died is not None:
+                restarts += 1
+                seconds = round(self.clock() - died, 2)
+                events.append(self.home.events, "restarted", seconds=seconds, times=restarts)
+                self.view.note(f"running again after {seconds:g} s")
+            self._set("running", restarts=restarts, failure=None)
+        elif kind == "progress":
+            self.totals = self.totals.add(event)
+            self.index.progress(self.home.name, self.totals.as_dict())
+        self.view.event(event)
+
+    def _verdict(self, code: int, outcome: dict[str, Event]) -> Failure | None:
+        if code == 0:
+            ended = "stopped" if "stopped" in outcome else "finished"
+            self._set(ended, failure=None)
+            self.view.ended(ended, self.totals, outcome.get("stopped"))
+            return None
+        if "failed" in outcome:
+            return Failure.from_dict(outcome["failed"])
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        return Failure(kind="internal", message=f"the driver {how}", retry=True)
+
+    def _show(self, follower: Follower) -> None:
+        for event in follower.poll():
+            self.view.event(event)
+
+    def _end(self, driver: subprocess.Popen[bytes]) -> None:
+        """Leaves nothing of a driver: its Java would outlive it by a second or two and could still write."""
+        if driver.stdin:
+            driver.stdin.close()
+        record = self.home.read()
+        (record.driver or Process(driver.pid, "")).end_group()
+        driver.wait()
+        self._relaying.join(10)  # all that it printed is shown before what is said about its end
+
+    def _set(self, status: str, **changes: Any) -> None:
+        record = self.home.update(lambda r: r.at(status, **changes))
+        self.index.put(row_of(record, self.totals))
+
+
+def row_of(record: Record, totals: Totals) -> Row:
+    """A run as the index has it."""
+    keeper = record.supervisor
+    return Row(
+        name=record.name,
+        status=record.status,
+        since=record.since,
+        file=record.file,
+        mode=record.mode,
+        pid=keeper.pid if keeper else None,
+        born=keeper.born if keeper else None,
+        progress=totals.as_dict(),
+    )
+
+
+def _environment() -> dict[str, str]:
+    """Ours, with this very package in front: the driver must be of the same version."""
+    package = str(Path(__file__).resolve().parents[2])
+    path = os.environ.get("PYTHONPATH", "")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in (package, path) if p), "PYTHONUNBUFFERED": "1"}
+
+
+def supervise(home: Home, lock: IO[str], view: View) -> int:
+    """Runs a prepared run to its end; the exit code of the command."""
+    return Supervisor(home, lock, view, Index(home.path.parent.parent)).run()
+
+
+def detach(home: Home, lock: IO[str]) -> Process:
+    """Starts a supervisor that outlives this process; it takes the run over."""
+    output = home.path / "logs" / "supervisor.log"
+    output.parent.mkdir(parents=True, exist_ok=True)
+    with output.open("ab") as log:
+        child = subprocess.Popen(
+            [sys.executable, "-m", "headrace.run.supervisor", str(home.path), str(lock.fileno())],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            env=_environment(),
+            start_new_session=True,
+            pass_fds=(lock.fileno(),),
+        )
+    keeper = identify(child.pid)
+    home.update(lambda r: replace(r, supervisor=keeper))
+    return keeper
+
+
+def main(arguments: list[str]) -> int:
+    """`python -m headrace.run.supervisor HOME LOCK`, in the background."""
+    home = Home(Path(arguments[0]))
+    with os.fdopen(int(arguments[1]), "a+") as lock:
+        try:
+            return supervise(home, lock, View(quiet=True))
+        except HeadraceError as error:
+            sys.stderr.write(f"{error}\n")
+            return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,127 @@
+"""What a user sees of a run: one live line on a terminal, plain lines elsewhere, or events as JSON."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from typing import IO, Any
+
+from headrace.errors import HeadraceError
+from headrace.observe.events import Event
+from headrace.observe.progress import Totals, show
+
+EVERY = 10.0
+"""Seconds between two lines of progress where there is no terminal."""
+REDRAW = 0.2
+
+
+class View:
+    """Writes to the two standard streams; answers to one, everything else to the other."""
+
+    def __init__(
+        self,
+        *,
+        as_json: bool = False,
+        quiet: bool = False,
+        out: IO[str] | None = None,
+        err: IO[str] | None = None,
+        live: bool | None = None,
+    ) -> None:
+        self._out, self._err = out or sys.stdout, err or sys.stderr
+        self._json, self._quiet = as_json, quiet
+        self._live = (self._err.isatty() if live is None else live) and not quiet and not as_json
+        self._drawn = ""
+        self._last = time.monotonic()
+        self._shown_batches = 0
+        self._lock = threading.RLock()
+
+    def output(self, line: str) -> None:
+        """A line a sink prints."""
+        with self._lock:
+            self._clear()
+            print(line, file=self._err if self._json else self._out, flush=True)
+            self._redraw()
+
+    def event(self, event: Event) -> None:
+        """Something that happened."""
+        if self._json:
+            with self._lock:
+                print(json.dumps(event, separators=(",", ":")), file=self._out, flush=True)
+
+    def note(self, text: str) -> None:
+        """Something the user should know."""
+        if self._quiet or self._json:
+            return
+        with self._lock:
+            self._clear()
+            print(text, file=self._err, flush=True)
+            self._redraw()
+
+    def fail(self, error: HeadraceError) -> None:
+        """Why the run ended; said even to those who want quiet."""
+        if not self._json:
+            with self._lock:
+                self._clear()
+                print(f"error: {error}", file=self._err, flush=True)
+
+    def tick(self, totals: Totals) -> None:
+        """Shows how far the run is, if it is time to."""
+        now = time.monotonic()
+        if self._quiet or self._json:
+            return
+        with self._lock:
+            if self._live and now - self._last >= REDRAW:
+                self._last = now
+                width = shutil.get_terminal_size().columns - 1
+                self._drawn = show(totals, time.time(), width) if totals.batches else "starting …"
+                self._clear()
+                self._redraw()
+            elif not self._live and now - self._last >= EVERY and totals.batches > self._shown_batches:
+                self._last, self._shown_batches = now, totals.batches
+                print(show(totals, time.time()), file=self._err, flush=True)
+
+    def ended(self, how: str, totals: Totals, stopped: Mapping[str, Any] | None) -> None:
+        """The last line of a run."""
+        self._drawn = self._drawn and ""
+        self.note(f"{how} · {show_final(totals)}")
+        for query, point in ((stopped or {}).get("resume") or {}).items():
+            self.note(f"  {query} will resume {show_resume(point)}")
+
+    def close(self) -> None:
+        """Leaves the terminal as it was."""
+        with self._lock:
+            self._clear()
+            self._drawn = ""
+
+    def _clear(self) -> None:
+        if self._live:
+            print("\r\x1b[2K", end="", file=self._err, flush=True)
+
+    def _redraw(self) -> None:
+        if self._live and self._drawn:
+            print(self._drawn, end="", file=self._err, flush=True)
+
+
+def show_final(totals: Totals) -> str:
+    """The numbers of a run that has ended.
+
+    >>> show_final(Totals(rows_in=10, rows_out=2, batches=1))
+    'in 10 · out 2 · 1 batch'
+    """
+    return " · ".join(part for part in show(totals, 0.0).split(" · ") if not part.endswith("/s"))
+
+
+def show_resume(point: Mapping[str, Any] | None) -> str:
+    """Where a query goes on, in words.
+
+    >>> show_resume({"batch": 4, "offsets": [{"tweets": {"0": 12}}]})
+    'after batch 4, at {"tweets":{"0":12}}'
+    """
+    if point is None:
+        return "at the beginning"
+    at = ", ".join(json.dumps(offset, separators=(",", ":")) for offset in point["offsets"])
+    return f"after batch {point['batch']}, at {at}"

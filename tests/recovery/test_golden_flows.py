@@ -1,0 +1,143 @@
+"""Every golden flow gives the same rows straight through, stopped and resumed half way, and killed and resumed.
+
+A folder of tests/golden/flows holds a flow, its input as JSON files (one a batch), and the rows each sink must hold,
+which were worked out without Headrace.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.check import load
+from headrace.check.wires import wires
+from headrace.compile.lower import Where
+from headrace.compile.planner import plan
+from headrace.model import Flow, Sink
+from headrace.observe import events
+from headrace.run.home import home_of
+from headrace.run.inline import run_to_end
+from headrace.testing.compare import difference
+from tests.waiting import eventually, tail
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "flows"
+NAMES = sorted(folder.name for folder in GOLDEN.iterdir() if folder.is_dir())
+
+
+class Golden:
+    """A copy of a golden flow in a project of its own."""
+
+    def __init__(self, name: str, root: Path) -> None:
+        self.root, self.name = root, name
+        shutil.copytree(GOLDEN / name, root)
+        (root / "headrace.toml").write_text('[spark]\nmaster = "local[2]"\n')
+        self.inputs = [root / str(s.options.path) for s in self.flow.sources]
+        for number, file in enumerate(sorted(f for folder in self.inputs for f in folder.iterdir())):
+            os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))  # read in the order of their times
+
+    @property
+    def flow(self) -> Flow:
+        return load(self.root / "flow.yaml")
+
+    def take(self, session: SparkSession, *, flush: bool) -> None:
+        """Processes the input there is, on the checkpoint there is."""
+        made = plan(self.flow)
+        where = Where(session=session, streaming=True, home=self.root / "home", base=self.root)
+        for query in made.queries:
+            run_to_end(made, query, where, self.root / "checkpoints" / query.name, flush=flush)
+
+    def hold_back_half(self) -> Iterator[None]:
+        """Takes the later half of the input away; the next step of the iterator brings it back."""
+        aside = self.root / "aside"
+        moved = []
+        for folder in self.inputs:
+            files = sorted(folder.iterdir())
+            for file in files[len(files) // 2 :]:
+                target = aside / folder.name / file.name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                file.rename(target)
+                moved.append((target, file))
+        yield
+        for target, file in moved:
+            target.rename(file)
+        yield
+
+    def check(self) -> None:
+        """Every sink holds exactly the expected rows."""
+        flow = self.flow
+        schemas = wires(flow).schemas
+        for sink in flow.sinks:
+            expected = [
+                json.loads(line) for line in (self.root / "expected" / f"{sink.name}.jsonl").read_text().splitlines()
+            ]
+            wrong = difference(expected, self._rows(sink), schemas[sink.inputs[0]])
+            assert not wrong, f"sink {sink.name}\n" + "\n".join(wrong)
+
+    def _rows(self, sink: Sink) -> list[dict[str, Any]]:
+        path = self.root / str(sink.options.path)
+        if sink.connector == "files":
+            return [json.loads(line) for file in path.glob("part-*") for line in file.read_text().splitlines()]
+        with closing(sqlite3.connect(path)) as database:
+            database.row_factory = sqlite3.Row
+            return [dict(row) for row in database.execute(f"SELECT * FROM {sink.options.table}")]
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Golden:
+    return Golden(request.param, tmp_path / request.param)
+
+
+@pytest.mark.parametrize("golden", NAMES, indirect=True)
+def test_straight_through(golden: Golden, spark: SparkSession) -> None:
+    golden.take(spark, flush=True)
+    golden.check()
+
+
+@pytest.mark.parametrize("golden", NAMES, indirect=True)
+def test_stopped_half_way_and_resumed(golden: Golden, spark: SparkSession) -> None:
+    half = golden.hold_back_half()
+    next(half)
+    golden.take(spark, flush=False)
+    next(half)
+    golden.take(spark, flush=True)
+    golden.check()
+
+
+@pytest.mark.parametrize("golden", NAMES, indirect=True)
+def test_killed_and_resumed(golden: Golden) -> None:
+    home = home_of(golden.root / ".headrace", golden.flow.name)
+    child = subprocess.Popen(
+        [sys.executable, "-m", "headrace.cli.main", "run", "flow.yaml", "--until-done"],
+        cwd=golden.root,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    try:
+        committed = lambda: any(e["event"] == "progress" for e in events.read(home.events))  # noqa: E731
+        eventually(committed, 180, diagnose=lambda: tail(home.log))
+        driver = home.read().driver
+        assert driver is not None
+        os.kill(driver.pid, signal.SIGKILL)
+        said, _ = child.communicate(timeout=240)
+    finally:
+        if child.poll() is None:
+            child.kill()
+            child.communicate()
+    assert child.returncode == 0, f"{said}\n{tail(home.log)}"
+    assert home.read().restarts == 1
+    golden.check()

@@ -1,0 +1,236 @@
+"""Real runs on real Spark: straight through, stopped and resumed, killed and resumed; the same answer each time."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from headrace.observe import events
+from headrace.project import Project
+from headrace.run import control
+from headrace.run.home import Home, home_of
+from tests.waiting import eventually, tail
+
+FLOW = """\
+flow: sums
+sources:
+  orders:
+    files: {path: data, per_batch: 1}
+    format: json
+    schema: at TIMESTAMP, user STRING, amount BIGINT
+    time: {column: at, watermark: 30 seconds}
+steps:
+  doubled:
+    from: orders
+    with:
+      amount: {python: "functions:double", returns: BIGINT}
+  per_minute:
+    from: doubled
+    aggregate:
+      by: user
+      window: {tumbling: 1 minute}
+      compute: {n: count(*), total: sum(amount)}
+sinks:
+  store:
+    from: per_minute
+    sqlite: {path: out/sums.db, table: sums}
+  kept:
+    from: per_minute
+    files: {path: out/kept}
+    format: json
+"""
+
+FUNCTIONS = """\
+def double(amount):
+    return 2 * int(str(amount))
+"""
+
+FILES, USERS = 8, 3
+
+
+class Shop:
+    """A project of its own with a flow, its data, and what can be done with it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.mark = root, f"HEADRACE_TEST_{uuid4().hex}"
+        (root / "flows").mkdir(parents=True)
+        (root / "data").mkdir()
+        (root / "headrace.toml").write_text('[spark]\nmaster = "local[2]"\n')
+        (root / "flows" / "sums.yaml").write_text(FLOW)
+        (root / "flows" / "functions.py").write_text(FUNCTIONS)
+        for number in range(FILES):
+            self.add(number)
+        self.home: Home = home_of(root / ".headrace", "sums")
+        self.children: list[subprocess.Popen[str]] = []
+
+    def add(self, number: int) -> None:
+        path = self.root / "data" / f"{number}.json"
+        rows = [
+            {"at": f"2024-01-01T00:{number:02d}:{second:02d}Z", "user": f"u{second % USERS}", "amount": second}
+            for second in range(50)
+        ]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))  # files are read in the order of their times
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "headrace.cli.main", "run", "flows/sums.yaml", *arguments]
+        child = subprocess.Popen(
+            command,
+            cwd=self.root,
+            env={**os.environ, self.mark: "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self.children.append(child)
+        return child
+
+    def run(self, *arguments: str, code: int = 0) -> str:
+        child = self.start(*arguments)
+        _, said = child.communicate(timeout=240)
+        assert child.returncode == code, f"{said}\n{tail(self.home.log)}"
+        return said
+
+    def batches(self, at_least: int) -> None:
+        """Waits until so many batches are committed."""
+        eventually(
+            lambda: sum(e["event"] == "progress" for e in events.read(self.home.events)) >= at_least,
+            120,
+            diagnose=lambda: tail(self.home.log),
+        )
+
+    def processes(self) -> list[str]:
+        """Everything that was started by a run of this project and is still there."""
+        found = []
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                if self.mark.encode() in (entry / "environ").read_bytes() and "Z" not in _state(entry):
+                    found.append((entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()[:200])
+            except (OSError, UnicodeDecodeError):
+                continue
+        return found
+
+    def answers(self) -> tuple[list[tuple[object, ...]], list[str]]:
+        """What is in both sinks, sorted."""
+        with closing(sqlite3.connect(self.root / "out" / "sums.db")) as database:
+            rows = sorted(database.execute("SELECT window_start, user, n, total FROM sums").fetchall())
+        kept = [line for file in (self.root / "out" / "kept").glob("part-*") for line in file.read_text().splitlines()]
+        return rows, sorted(kept)
+
+
+def _state(entry: Path) -> str:
+    return (entry / "stat").read_text().rpartition(")")[2].split()[0]
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop(tmp_path / "shop")
+    yield shop
+    for child in shop.children:
+        if child.poll() is None:
+            child.kill()
+            child.communicate()
+    eventually(lambda: not shop.processes(), 60, diagnose=lambda: "\n".join(shop.processes()))
+
+
+def expected(files: int = FILES) -> list[tuple[object, ...]]:
+    """The answer worked out by hand: one row per minute and user."""
+    rows: list[tuple[object, ...]] = []
+    for minute in range(files):
+        for user in range(USERS):
+            amounts = [2 * second for second in range(50) if second % USERS == user]
+            rows.append((minute, f"u{user}", len(amounts), sum(amounts)))
+    return rows
+
+
+def check_answers(shop: Shop) -> None:
+    rows, kept = shop.answers()
+    minutes = [(int(str(row[0])[14:16]), *row[1:]) for row in rows]
+    assert sorted(minutes) == sorted(expected())
+    assert len(kept) == len(rows)
+    assert sorted((r["user"], r["n"], r["total"]) for r in map(json.loads, kept)) == sorted(row[1:] for row in rows)
+
+
+def test_a_bounded_input_is_processed_to_its_last_window_and_the_run_then_asks_for_a_fresh_start(shop: Shop) -> None:
+    said = shop.run("--until-done")
+
+    check_answers(shop)
+    assert f"finished · in {FILES * 50} · out {FILES * USERS}" in said
+    assert shop.home.read().drained
+    assert shop.home.read().status == "finished"
+    assert "WARN" not in said
+    assert not shop.processes()
+
+    said = shop.run("--until-done", code=2)
+    assert "--fresh" in said
+
+    said = shop.run("--mode", "batch")
+    rows, _ = shop.answers()
+    assert len(rows) == 2 * len(expected()), "a batch run is another writer: its rows are added, not taken for old ones"
+
+
+@pytest.mark.slow
+def test_a_driver_that_is_killed_resumes_by_itself_with_the_same_answer(shop: Shop) -> None:
+    child = shop.start("--until-done")
+    shop.batches(2)
+    driver = shop.home.read().driver
+    assert driver is not None
+    os.kill(driver.pid, signal.SIGKILL)
+    _, said = child.communicate(timeout=240)
+
+    assert child.returncode == 0, f"{said}\n{tail(shop.home.log)}"
+    assert "the driver was killed by signal 9" in said
+    assert re.search(r"running again after [\d.]+ s", said)
+    assert shop.home.read().restarts == 1
+    check_answers(shop)
+    assert not shop.processes()
+
+
+@pytest.mark.slow
+def test_stopped_or_orphaned_a_run_leaves_nothing_behind_and_resumes_with_the_same_answer(shop: Shop) -> None:
+    child = shop.start()
+    shop.batches(2)
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate(timeout=120)
+    assert child.returncode == 0, f"{said}\n{tail(shop.home.log)}"
+    assert re.search(r"per_minute will resume after batch \d+, at \{", said)
+    assert not shop.processes()
+    stopped = control.status(control.find(Project.find(shop.root), "sums"))
+    assert stopped["status"] == "stopped"
+
+    child = shop.start()
+    eventually(lambda: shop.home.read().status == "running", 120, diagnose=lambda: tail(shop.home.log))
+    child.kill()
+    child.communicate()
+    eventually(lambda: not shop.processes(), 60, diagnose=lambda: "\n".join(shop.processes()))
+    assert shop.home.read().shown_status == "died"
+
+    shop.run("--until-done")
+    check_answers(shop)
+
+
+def test_a_function_that_raises_is_named_with_its_line_and_record_and_not_tried_again(shop: Shop) -> None:
+    (shop.root / "data" / "3.json").write_text('{"at": "2024-01-01T00:03:00Z", "user": "u0"}\n')
+
+    said = shop.run("--until-done", code=1)
+
+    assert "trying again" not in said
+    assert 'step "doubled"' in said
+    assert "functions.py:2" in said
+    assert '"amount": null' in said
+    assert str(shop.home.log) in said
+    assert "Traceback" not in said
+    assert "Traceback" in shop.home.log.read_text()
+    assert not shop.processes()

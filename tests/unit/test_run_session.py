@@ -1,0 +1,54 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.run.session import choose_master, environment, python_path, settings
+
+
+def made(master: str = "local[2]", **more: dict[str, str]) -> dict[str, str]:
+    return settings(
+        master=master,
+        jars=[Path("/jars/a.jar"), Path("/jars/b.jar")],
+        scratch=Path("/run/scratch"),
+        log4j=Path("/run/log4j2.properties"),
+        python_path=[Path("/p")],
+        **more,  # type: ignore[arg-type]
+    )
+
+
+def test_the_flows_settings_go_over_the_projects_over_the_plans_over_ours() -> None:
+    name = "spark.sql.shuffle.partitions"
+    assert made()[name] == "2"
+    assert made(plan={name: "3"})[name] == "3"
+    assert made(plan={name: "3"}, project={name: "4"})[name] == "4"
+    assert made(plan={name: "3"}, project={name: "4"}, flow={name: "5"})[name] == "5"
+
+
+def test_an_authors_java_options_do_not_cost_the_log() -> None:
+    options = made(project={"spark.driver.extraJavaOptions": "-Xss8m"})["spark.driver.extraJavaOptions"]
+
+    assert "-Dlog4j2.configurationFile=file:/run/log4j2.properties" in options
+    assert options.endswith("-Xss8m")
+
+
+def test_a_local_driver_listens_on_loopback_only_and_one_on_a_cluster_can_be_reached() -> None:
+    local, cluster = made("local[2]"), made("spark://host:7077")
+
+    assert local["spark.driver.host"] == local["spark.driver.bindAddress"] == "127.0.0.1"
+    assert "spark.driver.host" not in cluster
+    assert "spark.local.dir" not in cluster
+    assert environment(Path("/java"), "local", [])["SPARK_LOCAL_IP"] == "127.0.0.1"
+    assert "SPARK_LOCAL_IP" not in environment(Path("/java"), "spark://host:7077", [])
+
+
+def test_the_master_is_the_flags_then_the_projects_then_this_machine() -> None:
+    assert choose_master("a", "b") == "a"
+    assert choose_master(None, "b") == "b"
+    assert choose_master(None, None) == "local[*]"
+
+
+def test_the_authors_modules_are_found_beside_the_flow_and_in_the_project() -> None:
+    paths = python_path(Path("/project/flows/shop.yaml"), Path("/project"))
+
+    assert paths[:2] == (Path("/project/flows"), Path("/project"))
+    assert (paths[-1] / "headrace" / "run" / "session.py").is_file()

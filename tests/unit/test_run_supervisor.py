@@ -1,0 +1,256 @@
+"""The supervisor against real child processes that stand in for a driver: they write events and end as told."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from headrace.errors import UsageError
+from headrace.observe import events
+from headrace.project import Project
+from headrace.run import control, supervisor
+from headrace.run.home import Asked, Home, Record, home_of
+from headrace.run.index import Index
+from headrace.run.supervisor import Supervisor
+from headrace.run.view import View
+from tests.waiting import eventually
+
+PREFIX = """
+import os, signal, sys, time
+from pathlib import Path
+from headrace.observe import events
+from headrace.run.home import Home
+home = Home(Path(sys.argv[1]))
+attempt = home.path / "attempts"
+number = len(attempt.read_text()) if attempt.exists() else 0
+attempt.write_text("x" * (number + 1))
+def say(event, **fields):
+    events.append(home.events, event, **fields)
+def progress(batch):
+    say("progress", query="q", batch=batch, **{"in": 10}, out=1, seconds=0.1)
+"""
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Home:
+    home = home_of(tmp_path / ".headrace", "shop")
+    home.make()
+    home.write(Record(name="shop", file="shop.yaml", root=str(tmp_path), hash="h", mode="micro-batch"))
+    return home
+
+
+@pytest.fixture
+def run(home: Home, monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setattr(supervisor, "backoff", lambda failures: 0.01)
+
+    def run(driver: str, *, restarts: int = 5, as_json: bool = False) -> tuple[int, str, str]:
+        script = home.path / "driver.py"
+        script.write_text(PREFIX + textwrap.dedent(driver))
+        home.update(lambda r: Record(**{**vars(r), "asked": Asked(restarts=restarts)}))
+        out, err = io.StringIO(), io.StringIO()
+        view = View(as_json=as_json, out=out, err=err, live=False)
+        with home.lock() as lock:
+            index = Index(home.path.parent.parent)
+            code = Supervisor(home, lock, view, index, command=(sys.executable, str(script))).run()
+        return code, out.getvalue(), err.getvalue()
+
+    return run
+
+
+def kinds(home: Home) -> list[str]:
+    return [e["event"] for e in events.read(home.events)]
+
+
+def test_a_run_that_finishes_is_noted_in_home_and_index(home: Home, run: Run) -> None:
+    code, out, err = run("""
+        say("started"); progress(0); progress(1); print("a row for the user"); say("finished")
+    """)
+
+    assert code == 0
+    assert out == "a row for the user\n"
+    assert "finished · in 20 · out 2 · 2 batches" in err
+    assert home.read().status == "finished"
+    (row,) = control.runs(Project(root=home.path.parent.parent.parent))
+    assert (row.status, row.progress["in"]) == ("finished", 20)
+
+
+def test_a_killed_driver_is_started_again_and_its_repeated_batch_counts_once(home: Home, run: Run) -> None:
+    code, _, err = run("""
+        say("started"); progress(0)
+        if number == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        progress(0); progress(1); say("finished")
+    """)
+
+    assert code == 0
+    assert "the driver was killed by signal 9" in err
+    assert "in 20 · out 2 · 2 batches" in err
+    assert home.read().restarts == 1
+    recovered = events.last(home.events, "restarted")
+    assert recovered is not None
+    assert recovered["seconds"] > 0
+
+
+def test_it_gives_up_after_so_many_failures_and_says_why(home: Home, run: Run) -> None:
+    code, _, err = run(
+        """
+        say("failed", kind="endpoint", message="could not reach the broker", hint="start it", retry=True)
+        sys.exit(3)
+        """,
+        restarts=2,
+    )
+
+    assert code == 3
+    assert (home.path / "attempts").read_text() == "xxx"
+    assert err.rstrip().endswith("hint: start it")
+    assert "gave up: 3 failures within 10 minutes" in err
+    assert "error: could not reach the broker" in err
+    assert str(home.log) in err
+    assert home.read().status == "failed"
+    assert kinds(home)[-1] == "gave-up"
+
+
+def test_a_mistake_of_the_authors_is_not_tried_again(home: Home, run: Run) -> None:
+    code, _, err = run("""
+        say("failed", kind="data", message="clean.py:3: bad", record="{}", retry=False)
+        sys.exit(1)
+    """)
+
+    assert code == 1
+    assert (home.path / "attempts").read_text() == "x"
+    assert "error: clean.py:3: bad" in err
+    assert (home.read().failure or {})["record"] == "{}"
+
+
+def test_events_go_to_standard_output_as_json_and_rows_do_not_mix_with_them(home: Home, run: Run) -> None:
+    code, out, err = run("say('started'); print('row'); progress(0); say('finished')", as_json=True)
+
+    assert code == 0
+    assert [json.loads(line)["event"] for line in out.splitlines()] == ["starting", "started", "progress", "finished"]
+    assert err == "row\n"
+
+
+SUPERVISE = """
+import sys
+from pathlib import Path
+from headrace.run.home import Home
+from headrace.run.index import Index
+from headrace.run.supervisor import Supervisor
+from headrace.run.view import View
+home = Home(Path(sys.argv[1]))
+command = (sys.executable, str(home.path / "driver.py"))
+with home.lock() as lock:
+    sys.exit(Supervisor(home, lock, View(), Index(home.path.parent.parent), command=command).run())
+"""
+
+LASTING = """
+stop = []
+signal.signal(signal.SIGTERM, lambda *_: stop.append("term"))
+say("started"); progress(0)
+while not stop:
+    time.sleep(0.01)
+say("stopped", why="asked", resume={"q": {"batch": 0, "offsets": [{"t": {"0": 10}}]}})
+"""
+
+STUBBORN = """
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+say("started")
+while True:
+    time.sleep(0.01)
+"""
+
+
+def start(home: Home, driver: str) -> subprocess.Popen[str]:
+    (home.path / "driver.py").write_text(PREFIX + driver)
+    child = subprocess.Popen(
+        [sys.executable, "-c", SUPERVISE, str(home.path)], stderr=subprocess.PIPE, text=True, start_new_session=True
+    )
+    eventually(lambda: home.read().status == "running")
+    return child
+
+
+def test_an_interrupt_stops_cleanly_and_says_where_it_will_resume(home: Home) -> None:
+    child = start(home, LASTING)
+    child.send_signal(signal.SIGINT)
+    _, err = child.communicate(timeout=30)
+
+    assert child.returncode == 0
+    assert 'q will resume after batch 0, at {"t":{"0":10}}' in err
+    assert home.read().status == "stopped"
+
+
+def test_stop_waits_until_everything_is_gone(home: Home) -> None:
+    child = start(home, LASTING)
+    driver = home.read().driver
+    assert driver is not None
+
+    with pytest.raises(UsageError, match="running already"):
+        home.lock()
+    assert control.stop(home)
+
+    assert not driver.alive
+    assert control.stop(home) is False
+    child.communicate(timeout=30)
+    home.lock().close()
+
+
+def test_a_second_interrupt_does_not_wait(home: Home) -> None:
+    child = start(home, STUBBORN)
+    driver = home.read().driver
+    assert driver is not None
+    child.send_signal(signal.SIGINT)
+    assert child.stderr is not None
+    while "stopping" not in child.stderr.readline():
+        pass
+    child.send_signal(signal.SIGINT)
+    child.communicate(timeout=30)
+
+    assert not driver.alive
+    assert home.read().status == "stopped"
+
+
+def test_a_killed_supervisor_leaves_the_run_taken_until_its_driver_is_gone(home: Home) -> None:
+    child = start(home, STUBBORN)
+    driver = home.read().driver
+    assert driver is not None
+    child.kill()
+    child.communicate()
+
+    assert home.read().shown_status == "died"
+    with pytest.raises(UsageError, match=str(driver.pid)):
+        home.lock()
+    driver.end_group()
+    assert driver.wait(10)
+    eventually(lambda: _free(home))
+
+
+def _free(home: Home) -> bool:
+    try:
+        home.lock().close()
+    except UsageError:
+        return False
+    return True
+
+
+def test_find_knows_a_run_by_name_and_by_file_and_suggests_the_nearest(home: Home, run: Run) -> None:
+    run("say('finished')")
+    project = Project(root=home.path.parent.parent.parent)
+
+    assert control.find(project, "shop").path == home.path
+    with pytest.raises(UsageError) as refusal:
+        control.find(project, "shpo")
+    assert 'did you mean "shop"?' in refusal.value.hint
+    found = control.status(home)
+    assert found["status"] == "finished"
+    assert found["pid"] is None
+    assert json.dumps(found)
