@@ -1,0 +1,79 @@
+"""check and explain: what can be said about flows without running them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import click
+
+
+def _files(paths: tuple[Path, ...]) -> list[Path]:
+    """The flow files named, and those in the folders named."""
+    from headrace.testing.find import flows_in
+
+    return [file for path in paths for file in (flows_in(path) if path.is_dir() else [path])]
+
+
+@click.command()
+@click.argument("flows", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--json", "as_json", is_flag=True, help="Problems as JSON on stdout.")
+def check(flows: tuple[Path, ...], as_json: bool) -> None:
+    """Find all problems of flows, without running anything.
+
+    FLOWS are flow files, Python files, or folders of them. Exit code 1 if there is any error.
+
+    \b
+    Examples:
+      headrace check flows/orders.yaml
+      headrace check flows --json
+    """
+    from headrace.check import check as check_flow
+    from headrace.declare.load import declare
+
+    files = _files(flows)
+    reports = [check_flow(declare(file)) for file in files]
+    problems = [p for r in reports for p in r.problems]
+    errors = [p for p in problems if not p.warning]
+    if as_json:
+        click.echo(json.dumps([p.as_dict() for p in problems], indent=2))
+    else:
+        for problem in problems:
+            click.echo(str(problem))
+        flows_word = "1 flow" if len(files) == 1 else f"{len(files)} flows"
+        warnings = len(problems) - len(errors)
+        noted = f", {warnings} to know about" if warnings else ""
+        click.echo(f"{flows_word}: {_count(len(errors))}{noted}", err=True)
+    sys.exit(1 if errors else 0)
+
+
+def _count(errors: int) -> str:
+    return "no problems" if not errors else "1 problem" if errors == 1 else f"{errors} problems"
+
+
+@click.command()
+@click.argument("flow", type=click.Path(path_type=Path))
+@click.option("--mode", type=click.Choice(["batch", "micro-batch"]), default=None, help="Plan for this mode.")
+@click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
+def explain(flow: Path, mode: str | None, as_json: bool) -> None:
+    """Show the plan: columns, queries, guarantees, state, settings.
+
+    \b
+    Examples:
+      headrace explain flows/orders.yaml
+      headrace explain flows/orders.yaml --json
+    """
+    import os
+
+    from headrace.check import load
+    from headrace.compile.explain import explain as explain_plan
+    from headrace.compile.explain import text
+    from headrace.compile.planner import plan
+    from headrace.model import Mode
+
+    made = plan(load(flow), mode=Mode(mode) if mode else None, cores=os.cpu_count() or 2)
+    click.echo(json.dumps(explain_plan(made), indent=2) if as_json else text(made))
+
+
+COMMANDS = [check, explain]

@@ -1,0 +1,32 @@
+"""test: the cases written beside flows."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("path", type=click.Path(path_type=Path), default=Path(), required=False)
+@click.option("-k", "only", default="", help="Only cases whose name contains this text.")
+@click.option("--junit", type=click.Path(path_type=Path), help="Write the outcome as JUnit XML.")
+@click.option("--json", "as_json", is_flag=True, help="The outcome as JSON.")
+def test(path: Path, only: str, junit: Path | None, as_json: bool) -> None:
+    """Run the cases written beside flows.
+
+    PATH is a flow or a folder (this one if none is named). The cases of orders.yaml are in orders.cases.yaml.
+    Exit code 1 if a case fails.
+
+    \b
+    Examples:
+      headrace test
+      headrace test flows/orders.yaml --junit report.xml
+    """
+    from headrace.testing.report import run_and_report
+
+    sys.exit(run_and_report(path, only=only, junit=junit, as_json=as_json))
+
+
+COMMANDS = [test]

@@ -1,0 +1,1 @@
+"""The kit with which flows are tested: cases written beside them, run on real Spark."""

@@ -1,0 +1,32 @@
+"""Which files are flows, and which are their cases."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+CASES = ".cases.yaml"
+
+
+def flows_in(folder: Path) -> list[Path]:
+    """The flow files below a folder: YAML that begins a flow, Python that makes one; hidden folders are passed over."""
+    files = [
+        file
+        for file in sorted(folder.rglob("*"))
+        if file.suffix in (".yaml", ".yml", ".py")
+        and file.is_file()
+        and not any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
+    ]
+    return [file for file in files if not file.name.endswith(CASES) and _is_flow(file)]
+
+
+def _is_flow(file: Path) -> bool:
+    text = file.read_text(encoding="utf-8", errors="replace")
+    if file.suffix == ".py":
+        return bool(re.search(r"^from headrace import .*\bFlow\b|^import headrace\b", text, re.MULTILINE))
+    return bool(re.search(r"^flow:", text, re.MULTILINE))
+
+
+def cases_of(flow: Path) -> Path:
+    """Where the cases of a flow are written: `orders.yaml` has `orders.cases.yaml`."""
+    return flow.with_name(flow.stem + CASES)

@@ -1,0 +1,123 @@
+"""Runs cases: the real flow, on one local Spark session, between stand-ins."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.catalogue import SINKS, SOURCES
+from headrace.check import load
+from headrace.check.wires import wires
+from headrace.compile.lower import Where
+from headrace.compile.planner import plan
+from headrace.connectors import memory
+from headrace.errors import HeadraceError
+from headrace.model import Flow, Mode, Step
+from headrace.operators.base import Operator
+from headrace.testing.cases import Case, Input, read_cases, read_input
+from headrace.testing.compare import difference
+from headrace.testing.find import cases_of
+from headrace.testing.standins import Given, kept
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """How one case went; `lines` tell what is wrong, none if it passed."""
+
+    flow: str
+    case: str
+    seconds: float
+    lines: tuple[str, ...] = ()
+    problem: bool = False
+    """It could not even be run."""
+
+    @property
+    def passed(self) -> bool:
+        return not self.lines
+
+
+def run_file(file: Path, session: Callable[[], SparkSession], only: str = "") -> Iterator[Outcome]:
+    """The outcome of every case beside a flow; what is wrong with flow or cases is an outcome too."""
+    begun = time.monotonic()
+    try:
+        flow = load(file)
+        cases = read_cases(cases_of(file), flow)
+    except HeadraceError as error:
+        lines = tuple(str(error).splitlines())
+        yield Outcome(flow=str(file), case="-", seconds=time.monotonic() - begun, lines=lines, problem=True)
+        return
+    for case in cases:
+        if only in case.name:
+            yield run_case(flow, case, cases_of(file), session())
+
+
+def run_case(flow: Flow, case: Case, file: Path, session: SparkSession) -> Outcome:
+    """Runs a flow on a case's input and compares what its sinks would hold."""
+    from headrace.run.failure import explain
+
+    begun = time.monotonic()
+    lines: list[str] = []
+    problem = False
+    try:
+        given = {name: read_input(value, file) for name, value in case.given.items()}
+        found = outputs(flow, given, case, session)
+        schemas = wires(flow).schemas
+        for sink in flow.sinks:
+            if sink.name in case.expect:
+                wrong = difference(case.expect[sink.name], found[sink.name], schemas[sink.inputs[0]])
+                lines += [f"sink {sink.name}:", *(f"  {line}" for line in wrong)] if wrong else []
+    except HeadraceError as error:
+        lines, problem = str(error).splitlines(), True
+    except Exception as error:  # noqa: BLE001 - whatever Spark raises is the case's outcome
+        lines, problem = str(explain(error).error()).splitlines(), True
+    return Outcome(
+        flow=flow.name, case=case.name, seconds=time.monotonic() - begun, lines=tuple(lines), problem=problem
+    )
+
+
+def outputs(
+    flow: Flow, given: dict[str, Input], case: Case, session: SparkSession
+) -> dict[str, tuple[dict[str, Any], ...]]:
+    """What each sink holds after the flow has taken all its input."""
+    from headrace.run.inline import run_to_end
+
+    mode = Mode(case.mode) if case.mode else Mode.MICRO_BATCH
+    made = plan(flow, mode=mode)
+    for key, value in made.spark.items():
+        session.conf.set(key, value)
+    sinks = {s.name: kept(SINKS[s.connector](s.options), row_key(flow, s.inputs[0].step)) for s in flow.sinks}
+    sources = {s.name: Given(SOURCES[s.connector](s.options), given[s.name], case.clock) for s in flow.sources}
+    with tempfile.TemporaryDirectory(prefix="headrace-case-", ignore_cleanup_errors=True) as home:
+        where = Where(
+            session=session,
+            streaming=mode is not Mode.BATCH,
+            home=Path(home),
+            base=Path.cwd(),
+            sources=sources,
+            sinks=sinks,
+        )
+        for sink in flow.sinks:
+            memory.tables.pop((flow.name, sink.name), None)
+        for query in made.queries:
+            run_to_end(made, query, where, Path(home) / "checkpoints" / query.name)
+        return {
+            s.name: memory.tables[flow.name, s.name].rows if (flow.name, s.name) in memory.tables else ()
+            for s in flow.sinks
+        }
+
+
+def row_key(flow: Flow, step: str) -> tuple[str, ...]:
+    """The columns that identify a changing row: those of the nearest aggregate above."""
+    for name in (step, *reversed(flow.upstream(step))):
+        part = flow[name]
+        operator: Operator | None = part.options if isinstance(part, Step) else None
+        if operator is not None and operator.identifies():
+            return operator.identifies()
+    return ()
