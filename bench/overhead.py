@@ -76,9 +76,10 @@ def load_events(client: dict[str, str]) -> None:
                 producer.poll(0.05)
         if number % 10_000 == 0:
             producer.poll(0)
-            print(f"\r{number:,} of {EVENTS:,} events sent", end="", file=sys.stderr)
+        if number % 500_000 == 0:
+            print(f"{number:,} of {EVENTS:,} events sent", file=sys.stderr)
     producer.flush()
-    print(f"\r{EVENTS:,} events sent           ", file=sys.stderr)
+    print(f"{EVENTS:,} events sent", file=sys.stderr)
 
 
 def by_hand(session: Any, bootstrap: str, folder: Path) -> float:
