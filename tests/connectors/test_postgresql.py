@@ -85,7 +85,7 @@ class TestPostgresql(KeyedSinkSuite):
         assert self.leftovers() == []
 
     def test_a_task_that_ran_twice_counts_once(self, tmp_path: Path) -> None:
-        """Two copies of the same rows lie in the staging table, as after a lost executor; one is named as the result."""
+        """Two copies of the same rows lie in the staging table, as after a lost executor; one of them counts."""
         from headrace.connectors import postgresql as module
 
         self.execute(f"CREATE TABLE {self.quoted()} (n BIGINT)")

@@ -3,6 +3,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 import sqlite3
+import uuid
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
@@ -284,11 +285,11 @@ class TestKafka(SinkSuite):
     repeats_once = False
 
     @pytest.fixture(autouse=True)
-    def _broker(self, broker: str, tmp_path: Path) -> None:
-        self.broker, self.topic = broker, f"sink-{abs(hash(tmp_path))}"
+    def _broker(self, broker: str) -> None:
+        self.broker, self.topic = broker, f"sink-{uuid.uuid4().hex[:8]}"
 
     def sink(self, **options: Any) -> KafkaSink:
-        return KafkaSink(KafkaSinkOptions(**{"topic": self.topic, **options}))
+        return KafkaSink(KafkaSinkOptions(**{"topic": self.topic, "partitions": 2, **options}))
 
     def format(self) -> Format[Any]:
         return JsonFormat(JsonOptions())
@@ -332,6 +333,17 @@ class TestKafka(SinkSuite):
             (None, [("origin", b"tests")]),
             (b"ann", [("origin", b"tests")]),
         ]
+
+    def test_a_topic_that_is_not_there_and_may_not_be_created_is_said(self, tmp_path: Path) -> None:
+        with pytest.raises(EndpointError, match="does not exist"):
+            self.write(tmp_path, 0, [simple("ann", 1)], partitions=None)
+
+    def test_a_record_that_is_too_large_is_said(self, tmp_path: Path) -> None:
+        from random import Random
+
+        noise = Random(1).randbytes(2_000_000).hex()
+        with pytest.raises(DataError, match="refused a record"):
+            self.write(tmp_path, 0, [simple(noise, 1)])
 
     def test_a_key_is_what_lets_it_take_updates(self) -> None:
         assert self.sink(key="user").takes_updates()

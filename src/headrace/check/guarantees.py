@@ -18,6 +18,18 @@ class Promise:
 
 
 def promise(flow: Flow, sink: Sink) -> Promise:
+    """What a sink gives: what its author asked for, else the most its path can give."""
+    can = strongest(flow, sink)
+    if sink.delivery is None or Delivery.parse(sink.delivery) >= can.delivery:
+        return can
+    return Promise(
+        sink=sink.name,
+        delivery=Delivery.parse(sink.delivery),
+        because=f"it asks for no more; its path can give {can.delivery}",
+    )
+
+
+def strongest(flow: Flow, sink: Sink) -> Promise:
     """The strongest guarantee a sink's path can give, and why it is no stronger."""
     connector = SINKS[sink.connector](sink.options)
     links = [(connector.strongest, f'sink "{sink.name}" ({sink.connector}): {connector.weakness}')]

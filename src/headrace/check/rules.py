@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from headrace.catalogue import FORMATS, OPERATORS, SINKS
-from headrace.check.guarantees import promise
+from headrace.check.guarantees import strongest
 from headrace.check.wires import Wires, ports_of
 from headrace.errors import Problem, nearest
 from headrace.model import OUT, Changes, Delivery, Flow, Part, Port, Sink, Source, Step
@@ -196,7 +196,7 @@ def guarantees_hold(checked: Checked) -> Iterator[Problem]:
     for sink in checked.flow.sinks:
         if sink.delivery is None or checked.wires.given(sink) is None:
             continue
-        can = promise(checked.flow, sink)
+        can = strongest(checked.flow, sink)
         if Delivery.parse(sink.delivery) > can.delivery:
             yield _problem(
                 sink,

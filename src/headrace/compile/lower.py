@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from headrace.catalogue import FORMATS, SINKS, SOURCES
 from headrace.compile.plan import Plan, Query
 from headrace.compile.planner import needed
+from headrace.connectors.attempts import first_attempt
 from headrace.connectors.base import Batch, Place, Reading, SinkConnector, SourceConnector
 from headrace.formats.base import Format
-from headrace.model import OUT, Flow, Port, Schema, Sink, Source, Step
+from headrace.model import OUT, Delivery, Flow, Port, Schema, Sink, Source, Step
 from headrace.operators.base import Lowering, Operator
 
 if TYPE_CHECKING:
@@ -75,7 +76,10 @@ class Lowered:
             changes=self.query.changes,
             place=self.where.place(self.plan.flow, sink.name),
             format=form,
+            delivery=next(p.delivery for p in self.plan.promises if p.sink == sink.name),
         )
+        if batch.delivery is Delivery.AT_MOST_ONCE and not first_attempt(batch.place, batch_id):
+            return
         session = self.where.session
         session.sparkContext.setJobDescription(f"headrace sink {sink.name} batch {batch_id}")
         connector.write(frame, batch)

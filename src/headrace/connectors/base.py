@@ -67,6 +67,8 @@ class Batch:
     """APPEND: new facts. UPDATE: new values for keys."""
     place: Place
     format: Format[Any] | None = None
+    delivery: Delivery = Delivery.EXACTLY_ONCE
+    """What the sink is to give: what its author asked for, else the most its path can give."""
 
     @property
     def owner(self) -> str:

@@ -6,6 +6,7 @@ sink: exactly once; see `published.py` for how.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field as Option
@@ -130,7 +131,7 @@ class FilesSource(ReplayableSource[FilesSourceOptions]):
 
         path = located(self.options.path, place)
         try:
-            return reader.load(path)
+            return reader.load(_one_file(path))
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise
@@ -155,6 +156,20 @@ class FilesSource(ReplayableSource[FilesSourceOptions]):
         if given.after == "archive":
             settings["sourceArchiveDir"] = located(given.archive or "", reading.place)
         return reading.session.readStream.options(**settings)
+
+
+def _one_file(path: str) -> str:
+    """The path of a single local file as a pattern that fits nothing else; any other path as it is.
+
+    Spark takes the path of a stream for a folder unless it is a pattern, and fails on its first batch.
+
+    >>> _one_file("no/such/words.txt")
+    'no/such/words.txt'
+    """
+    if not Path(path.removeprefix("file:")).is_file():
+        return path
+    at = max(index for index, letter in enumerate(path) if letter.isalnum())
+    return f"{path[:at]}[{path[at]}]{path[at + 1 :]}"
 
 
 @connector(

@@ -1,7 +1,7 @@
 """Kafka: records read from topics, and written to one.
 
 Delivery, as a source: exactly once; offsets are kept in the checkpoint and the same range is read again after a
-crash. As a sink: at least once; a batch repeated after a crash is written again.
+crash. As a sink: exactly once, by transactions; see `kafka_transactions.py` for how.
 """
 
 from __future__ import annotations
@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field as Option
 
-from headrace.connectors.base import AppendSink, Batch, Reading, ReplayableSource, connector
+from headrace.connectors.base import Batch, Reading, ReplayableSource, TransactionalSink, connector
+from headrace.connectors.identity import writer
+from headrace.connectors.kafka_client import client_settings, java_settings, partitions_of, require_topic, trouble
 from headrace.connectors.kafka_offsets import Position, parse_position
-from headrace.errors import EndpointError, FlowError, Problem
+from headrace.connectors.kafka_transactions import write_once
 from headrace.formats.reasons import column
-from headrace.model import Schema
+from headrace.model import Delivery, Schema
 from headrace.options import Names, Options
 
 if TYPE_CHECKING:
@@ -30,7 +32,6 @@ _METADATA = {
     "timestamp": ("kafka_timestamp TIMESTAMP", "timestamp"),
     "headers": ("kafka_headers ARRAY<STRUCT<key: STRING, value: BINARY>>", "headers"),
 }
-_ANSWER_SECONDS = 15.0
 
 
 class KafkaSourceOptions(Options):
@@ -73,6 +74,9 @@ class KafkaSinkOptions(Options):
         description="Address of another cluster than the project's; the project's client settings are then not used.",
         examples=["broker:9092"],
     )
+    partitions: int | None = Option(
+        None, ge=1, description="Create the topic with so many partitions if it is not there; unset: it must be."
+    )
     headers: dict[str, str] = Option(
         {}, description="Headers of each record, name to text.", examples=[{"origin": "headrace"}]
     )
@@ -104,13 +108,13 @@ class KafkaSource(ReplayableSource[KafkaSourceOptions]):
     def read(self, reading: Reading) -> DataFrame:
         from pyspark.sql import functions as F
 
-        client = _client(self.options.bootstrap, reading.place.kafka, reading.place.step)
-        partitions = _partitions(client, self.options.topic, reading.place.step)
+        client = client_settings(self.options.bootstrap, reading.place.kafka, reading.place.step)
+        partitions = partitions_of(client, self.options.topic, reading.place.step)
         start, stop = parse_position(reading.start, "--from"), parse_position(reading.stop, "--to")
         reader = reading.session.readStream if reading.streaming else reading.session.read
         frame = (
             reader.format("kafka")
-            .options(**_java(client))
+            .options(**java_settings(client))
             .options(**self._settings(reading, partitions, start, stop))
             .load()
         )
@@ -154,8 +158,12 @@ totals:
   format: json
 """,
 )
-class KafkaSink(AppendSink[KafkaSinkOptions]):
-    """One record per row. With a `key`, new values for a key can be sent: the last record of a key holds."""
+class KafkaSink(TransactionalSink[KafkaSinkOptions]):
+    """One record per row. With a `key`, new values for a key can be sent: the last record of a key holds.
+
+    Exactly-once is by transactions: consumers that read only committed records (`read_committed`) see each record
+    once. `delivery: at-least-once` writes without them, through Spark's own writer, which is faster.
+    """
 
     carries = "bytes"
     default_format = "json"
@@ -169,7 +177,8 @@ class KafkaSink(AppendSink[KafkaSinkOptions]):
     def write(self, frame: DataFrame, batch: Batch) -> None:
         from pyspark.sql import functions as F
 
-        client = _client(self.options.bootstrap, batch.place.kafka, batch.place.step)
+        client = client_settings(self.options.bootstrap, batch.place.kafka, batch.place.step)
+        require_topic(client, self.options.topic, self.options.partitions, batch.place.step)
         columns: list[Column] = [F.col("value")]
         if self.options.key is not None:
             columns.append(column(self.options.key).cast("string").alias("key"))
@@ -179,60 +188,20 @@ class KafkaSink(AppendSink[KafkaSinkOptions]):
                 for name, text in self.options.headers.items()
             ]
             columns.append(F.array(*pairs).alias("headers"))
-        writer = frame.select(*columns).write.format("kafka").options(**_java(client))
-        writer.options(
-            **{
-                "topic": self.options.topic,
-                "includeHeaders": str(bool(self.options.headers)).lower(),
-                "kafka.acks": "all",
-                "kafka.linger.ms": "50",  # with the next two, twice as fast as the producer's defaults
-                "kafka.compression.type": "lz4",
-                "kafka.batch.size": "262144",
-            }
-        ).save()
-
-
-def _client(bootstrap: str | None, project: Mapping[str, str], step: str) -> dict[str, str]:
-    """Client settings; those of the project (and its credentials) are never sent to another cluster."""
-    client = {"bootstrap.servers": bootstrap} if bootstrap else dict(project)
-    if "bootstrap.servers" not in client:
-        raise FlowError(
-            Problem(
-                code="missing-option",
-                message=f'"{step}" (kafka) is not told the address of a Kafka cluster',
-                step=step,
-                hint="start one with `headrace broker start`, or set kafka.bootstrap in headrace.toml",
-            )
-        )
-    return client
-
-
-def _java(client: Mapping[str, str]) -> dict[str, str]:
-    from headrace.kafka_settings import spark_kafka_options
-
-    return dict(spark_kafka_options(client))
-
-
-def _partitions(client: Mapping[str, str], topics: tuple[str, ...], step: str) -> dict[str, int]:
-    """How many partitions each topic has; asks the broker, so what is not there is said in plain words."""
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
-
-    try:
-        known = AdminClient({**client, "log_level": "0"}).list_topics(timeout=_ANSWER_SECONDS).topics
-    except KafkaException as error:
-        raise EndpointError(
-            f'could not reach "{client["bootstrap.servers"]}" for source "{step}"',
-            detail=str(error.args[0].str()),
-            hint="`headrace broker status` says whether the local one runs",
-        ) from None
-    for topic in topics:
-        if topic not in known:
-            raise EndpointError(
-                f'topic "{topic}", which source "{step}" reads, does not exist on "{client["bootstrap.servers"]}"',
-                hint=f"headrace topic create {topic}",
-            )
-    return {topic: len(known[topic].partitions) for topic in topics}
+        settings = {
+            "topic": self.options.topic,
+            "includeHeaders": str(bool(self.options.headers)).lower(),
+            "kafka.acks": "all",
+            "kafka.linger.ms": "50",  # with the next two, twice as fast as the producer's defaults
+            "kafka.compression.type": "lz4",
+            "kafka.batch.size": "262144",
+        }
+        records = frame.select(*columns)
+        if batch.delivery is Delivery.EXACTLY_ONCE:
+            write_once(records, client, self.options.topic, batch.id, writer(batch), batch.place.step)
+            return
+        with trouble(client, self.options.topic, batch.place.step):
+            records.write.format("kafka").options(**java_settings(client)).options(**settings).save()
 
 
 def _before(stop: Position, partitions: Mapping[str, int]) -> Column:

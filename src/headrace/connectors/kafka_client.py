@@ -1,0 +1,111 @@
+"""What the Kafka source and sink ask the cluster themselves, before Spark does, to say in plain words what is wrong."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from headrace.errors import DataError, EndpointError, FlowError, Problem
+
+_ANSWER_SECONDS = 15.0
+_there: set[tuple[str, str]] = set()
+"""Topics that were found; they are not asked for again with every batch."""
+
+
+def client_settings(bootstrap: str | None, project: Mapping[str, str], step: str) -> dict[str, str]:
+    """Client settings; those of the project (and its credentials) are never sent to another cluster."""
+    client = {"bootstrap.servers": bootstrap} if bootstrap else dict(project)
+    if "bootstrap.servers" not in client:
+        raise FlowError(
+            Problem(
+                code="missing-option",
+                message=f'"{step}" (kafka) is not told the address of a Kafka cluster',
+                step=step,
+                hint="start one with `headrace broker start`, or set kafka.bootstrap in headrace.toml",
+            )
+        )
+    return client
+
+
+def java_settings(client: Mapping[str, str]) -> dict[str, str]:
+    """The settings as Spark's Kafka connector takes them."""
+    from headrace.kafka_settings import spark_kafka_options
+
+    return dict(spark_kafka_options(client))
+
+
+def partitions_of(client: Mapping[str, str], topics: tuple[str, ...], step: str) -> dict[str, int]:
+    """How many partitions each topic has."""
+    known = _topics(client, step)
+    for topic in topics:
+        if topic not in known:
+            raise _not_there(client, topic, f'which source "{step}" reads', f"headrace topic create {topic}")
+    return {topic: len(known[topic].partitions) for topic in topics}
+
+
+def require_topic(
+    client: Mapping[str, str], topic: str, partitions: int | None, step: str, *, compacted: bool = False
+) -> None:
+    """Makes sure that a topic is there before the producer waits a minute for it; creates it if it may."""
+    identity = client["bootstrap.servers"], topic
+    if identity in _there:
+        return
+    if topic not in _topics(client, step):
+        if partitions is None:
+            hint = f"headrace topic create {topic}, or say `partitions` and it is created"
+            raise _not_there(client, topic, f'which sink "{step}" writes to', hint)
+        _create(client, topic, partitions, step, {"cleanup.policy": "compact"} if compacted else {})
+    _there.add(identity)
+
+
+def _topics(client: Mapping[str, str], step: str) -> dict[str, Any]:
+    from confluent_kafka import KafkaException
+    from confluent_kafka.admin import AdminClient
+
+    try:
+        # All of them: asking for one by name would create it where the cluster allows that.
+        return dict(AdminClient({**client, "log_level": "0"}).list_topics(timeout=_ANSWER_SECONDS).topics)
+    except KafkaException as error:
+        raise EndpointError(
+            f'could not reach "{client["bootstrap.servers"]}" for "{step}"',
+            detail=str(error.args[0].str()),
+            hint="`headrace broker status` says whether the local one runs",
+        ) from None
+
+
+def _create(client: Mapping[str, str], topic: str, partitions: int, step: str, config: dict[str, str]) -> None:
+    from confluent_kafka import KafkaError, KafkaException
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({**client, "log_level": "0"})
+    try:
+        for future in admin.create_topics([NewTopic(topic, partitions, config=config)]).values():
+            future.result(_ANSWER_SECONDS)
+    except KafkaException as error:
+        if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # somebody else was quicker
+            raise EndpointError(f'could not create topic "{topic}" for sink "{step}"', detail=str(error)) from None
+
+
+def _not_there(client: Mapping[str, str], topic: str, whose: str, hint: str) -> EndpointError:
+    return EndpointError(f'topic "{topic}", {whose}, does not exist on "{client["bootstrap.servers"]}"', hint=hint)
+
+
+@contextmanager
+def trouble(client: Mapping[str, str], topic: str, step: str) -> Iterator[None]:
+    """Says what the producer could not do, and whether another try may help."""
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    try:
+        yield
+    except (Py4JJavaError, PySparkException) as error:
+        found = re.findall(r"org\.apache\.kafka\.common\.errors\.(\w+): ([^\n]*)", str(error))
+        if not found:
+            raise
+        kind, said = found[0]
+        _there.discard((client["bootstrap.servers"], topic))
+        if kind in ("RecordTooLargeException", "InvalidTopicException", "TopicAuthorizationException"):
+            raise DataError(f'topic "{topic}" refused a record of sink "{step}"', detail=said) from error
+        raise EndpointError(f'could not write to topic "{topic}" for sink "{step}"', detail=said) from error

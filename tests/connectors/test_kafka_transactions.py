@@ -1,0 +1,102 @@
+"""Exactly-once into a real Kafka: repeated batches, killed tasks, and a zombie that is shut out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+import pytest
+
+from headrace.connectors import kafka_transactions as transactions
+from headrace.connectors.kafka_transactions import last_mark, write_once, write_partition
+from headrace.log import topics
+from headrace.log.consume import consume
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+
+@pytest.fixture
+def topic(broker: str) -> str:
+    name = f"once-{uuid4().hex[:8]}"
+    topics.create({"bootstrap.servers": broker}, name, partitions=3)
+    return name
+
+
+def rows(spark: SparkSession, first: int, end: int) -> DataFrame:
+    return spark.range(first, end, numPartitions=2).selectExpr(
+        "CAST(id AS STRING) AS key", "CAST(concat('v', id) AS BINARY) AS value"
+    )
+
+
+def found(broker: str, topic: str) -> list[str]:
+    """What a consumer of committed records sees."""
+    client = {"bootstrap.servers": broker}
+    return sorted(m.value.decode() for m in consume(client, topic, until_end=True) if m.value is not None)
+
+
+def values(first: int, end: int) -> list[str]:
+    return sorted(f"v{i}" for i in range(first, end))
+
+
+def arrow(*texts: str) -> list[pa.RecordBatch]:
+    import pyarrow as pa
+
+    return [pa.RecordBatch.from_pydict({"key": list(texts), "value": [t.encode() for t in texts]})]
+
+
+def test_a_repeated_batch_is_written_once(broker: str, topic: str, spark: SparkSession) -> None:
+    client, who = {"bootstrap.servers": broker}, f"w-{uuid4().hex}"
+    assert write_once(rows(spark, 0, 100), client, topic, 0, who, "out").written == 100
+    again = write_once(rows(spark, 0, 100), client, topic, 0, who, "out")
+    assert (again.written, again.skipped) == (0, 100)
+    assert write_once(rows(spark, 100, 150), client, topic, 1, who, "out").written == 50
+    assert found(broker, topic) == values(0, 150)
+
+
+def test_after_a_restart_the_marks_tell_what_is_written(broker: str, topic: str, spark: SparkSession) -> None:
+    client, who = {"bootstrap.servers": broker}, f"w-{uuid4().hex}"
+    write_once(rows(spark, 0, 40), client, topic, 7, who, "out")
+    transactions._writers.clear()  # as a new driver: it knows of no worker, so producers are made anew
+    again = write_once(rows(spark, 0, 40), client, topic, 7, who, "out")
+    assert (again.written, again.skipped) == (0, 40)
+    assert last_mark(client, f"{who}/0") == 7
+    assert write_once(rows(spark, 40, 50), client, topic, 8, who, "out").written == 10
+    assert found(broker, topic) == values(0, 50)
+
+
+def test_a_task_killed_within_its_transaction_leaves_nothing(broker: str, topic: str) -> None:
+    client, who = {"bootstrap.servers": broker}, f"w-{uuid4().hex}"
+    transactions.require_topic(client, transactions.MARKS, 1, "out", compacted=True)
+    dying = transactions._initialise(client, who, 0)
+    dying.producer.begin_transaction()
+    dying.producer.produce(topic, value="half")
+    dying.producer.flush(10)
+
+    done = write_partition(iter(arrow("whole")), client, topic, 0, who, 0, None)
+
+    assert done is not None
+    assert done.written == 1
+    assert found(broker, topic) == ["whole"]
+
+
+def test_a_zombie_can_neither_commit_nor_write_twice(broker: str, topic: str) -> None:
+    from confluent_kafka import KafkaException
+
+    client, who = {"bootstrap.servers": broker}, f"w-{uuid4().hex}"
+    transactions.require_topic(client, transactions.MARKS, 1, "out", compacted=True)
+    zombie = transactions._initialise(client, who, 0)
+    zombie.producer.begin_transaction()
+    zombie.producer.produce(topic, value="same")
+    write_partition(iter(arrow("same")), client, topic, 3, who, 0, None)
+    zombie.producer.produce(transactions.MARKS, key=f"{who}/0", value="3")
+    with pytest.raises(KafkaException):
+        zombie.producer.commit_transaction(30)
+    assert found(broker, topic) == ["same"]
+
+
+def test_a_partition_without_rows_needs_no_transaction(broker: str, topic: str) -> None:
+    client, who = {"bootstrap.servers": broker}, f"w-{uuid4().hex}"
+    assert write_partition(iter([]), client, topic, 0, who, 0, None) is None
+    assert (who, 0) not in transactions._open
