@@ -28,6 +28,7 @@ from headrace.run.checkpoint import resume_point
 from headrace.run.failure import Failure, explain
 from headrace.run.flush import holds_windows, plan_flush
 from headrace.run.home import Home, Record
+from headrace.run.lag import Groups
 from headrace.run.prepare import text_hash
 from headrace.run.queries import Running, Stopping, Watch, run_batch, start_query
 
@@ -197,7 +198,8 @@ def _run(
                 break
             run_batch(home, plan, query, where)
         return _ended(home, plan, stopping)
-    watch = Watch(home, plan.queries)
+    groups = Groups(plan, kafka)
+    watch = Watch(home, plan.queries, groups.note)
     watch.attach(session)
     running: list[Running] = []
     try:
@@ -213,6 +215,7 @@ def _run(
         for one in running:
             one.stop(STOP_WITHIN if stopping.asked else 0.0)
         watch.settle(running)
+        groups.close()
     return _ended(home, plan, stopping)
 
 

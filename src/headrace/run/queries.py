@@ -167,8 +167,8 @@ def run_batch(home: Home, plan: Plan, query: Query, where: Where) -> None:
 class Watch:
     """What Spark reports about the queries, written as events: one for every batch that is committed."""
 
-    def __init__(self, home: Home, queries: Sequence[Query]) -> None:
-        self._home = home
+    def __init__(self, home: Home, queries: Sequence[Query], then: Callable[[dict[str, Any]], None]) -> None:
+        self._home, self._then = home, then
         self._queries = {query.name: query for query in queries}
         self._ended: set[str] = set()
         self._more = threading.Condition()
@@ -199,7 +199,9 @@ class Watch:
     def _progress(self, name: str, report: dict[str, Any]) -> None:
         query = self._queries.get(name)
         if query is not None:
-            events.append(self._home.events, "progress", **measure(report, query.name, query.sources))
+            measured = measure(report, query.name, query.sources)
+            events.append(self._home.events, "progress", **measured)
+            self._then(measured)
 
     def settle(self, running: Sequence[Running], within: float = 5.0) -> None:
         """Waits until everything these queries had to report is written; Spark reports a little after the fact."""

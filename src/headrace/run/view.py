@@ -17,6 +17,7 @@ from headrace.observe.progress import Totals, show
 EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal."""
 REDRAW = 0.2
+_STAGES = {"starting": "starting Spark", "started": "running, the first batch is under way"}
 
 
 class View:
@@ -37,6 +38,7 @@ class View:
         self._drawn = ""
         self._last = time.monotonic()
         self._shown_batches = 0
+        self._stage, self._since = "starting", self._last
         self._lock = threading.RLock()
 
     def output(self, line: str) -> None:
@@ -48,6 +50,8 @@ class View:
 
     def event(self, event: Event) -> None:
         """Something that happened."""
+        if event["event"] in _STAGES:
+            self._stage, self._since = _STAGES[event["event"]], time.monotonic()
         if self._json:
             with self._lock:
                 print(json.dumps(event, separators=(",", ":")), file=self._out, flush=True)
@@ -77,12 +81,16 @@ class View:
             if self._live and now - self._last >= REDRAW:
                 self._last = now
                 width = shutil.get_terminal_size().columns - 1
-                self._drawn = show(totals, time.time(), width) if totals.batches else "starting …"
+                self._drawn = show(totals, time.time(), width) if totals.batches else self._waiting(now)[:width]
                 self._clear()
                 self._redraw()
             elif not self._live and now - self._last >= EVERY and totals.batches > self._shown_batches:
                 self._last, self._shown_batches = now, totals.batches
                 print(show(totals, time.time()), file=self._err, flush=True)
+
+    def _waiting(self, now: float) -> str:
+        """What there is to wait for while there are no numbers yet, and for how long it has been so."""
+        return f"{self._stage} … {now - self._since:.0f} s"
 
     def ended(self, how: str, totals: Totals, stopped: Mapping[str, Any] | None) -> None:
         """The last line of a run."""
