@@ -4,31 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 
-import click
 import pytest
 from click.testing import CliRunner
 
 from headrace.cli.log import COMMANDS
 from headrace.errors import HeadraceError
-
-
-def every(commands: list[click.Command], path: str = "headrace") -> Iterator[tuple[str, click.Command]]:
-    for command in commands:
-        name = f"{path} {command.name}"
-        yield name, command
-        if isinstance(command, click.Group):
-            yield from every(list(command.commands.values()), name)
-
-
-@pytest.mark.parametrize(("name", "command"), list(every(COMMANDS)), ids=lambda v: v if isinstance(v, str) else "")
-def test_help_opens_with_a_sentence_and_ends_with_two_examples(name: str, command: click.Command) -> None:
-    text = command.help or ""
-    assert text.split("\n")[0].endswith(".")
-    examples = text.partition("Examples:\n")[2].strip().splitlines()
-    assert len(examples) == 2
-    assert all(name.removeprefix("headrace ") in line for line in examples)
 
 
 def test_loading_the_commands_loads_no_client() -> None:

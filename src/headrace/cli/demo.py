@@ -9,7 +9,7 @@ import click
 
 @click.command()
 @click.option("--folder", type=click.Path(path_type=Path), default=Path(".headrace/demo"), help="Where it lives.")
-@click.option("--seconds", type=click.FloatRange(min=1), help="End by itself after this long.")
+@click.option("--seconds", type=click.FloatRange(min=1), help="End by itself after showing the table this long.")
 def demo(folder: Path, seconds: float | None) -> None:
     """Start a broker, a live source and a flow, and watch it.
 

@@ -194,7 +194,10 @@ def _stop(home: Any) -> None:
 @click.command(epilog=_examples("headrace restart orders", "headrace restart flows/orders.yaml"))
 @click.argument("run")
 def restart(run: str) -> None:
-    """Stop a run and start it again in the background, with the flow as it is written now."""
+    """Stop a run and start it again in the background.
+
+    It takes the flow as it is written now.
+    """
     from headrace.project import Project
     from headrace.run import control
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import subprocess
@@ -10,17 +11,26 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from importlib.resources import files
 from pathlib import Path
 
 from headrace.demo.screen import read_counts, rows, table
-from headrace.errors import InternalError
+from headrace.errors import InternalError, UsageError
+from headrace.observe import events
 from headrace.project import Project
+from headrace.run import control
+from headrace.run.home import home_of
 
 RATE = 200.0
 TOPIC = "tweets"
 FLOW = "hashtag-velocity"
+FIRST_ROWS_WITHIN = 300.0
+"""Seconds after which something must be wrong."""
+STOP_WITHIN = 20.0
+"""Seconds the flow has to stop by itself; nothing of it is needed again."""
+_ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def run_demo(folder: Path, seconds: float | None, say: Callable[[str], None]) -> None:
@@ -30,32 +40,65 @@ def run_demo(folder: Path, seconds: float | None, say: Callable[[str], None]) ->
     project = _fresh(folder)
     flow = folder / f"{FLOW}.yaml"
     flow.write_text((files("headrace") / "demo" / flow.name).read_text(encoding="utf-8"), encoding="utf-8")
-    with ExitStack() as stack:
-        stack.callback(say, "stopped: the flow, the tweets and Kafka")
+    with _interruptible(), ExitStack() as stack:
+        stack.callback(say, f"stopped: the flow, the tweets and Kafka; the counts are in {_short(folder)}/velocity.db")
         stack.callback(shutil.rmtree, project.home / "broker", ignore_errors=True)
         stack.callback(broker.stop, project)
-        say("starting a real Kafka …")
-        running = broker.start(project)
-        topics.create({"bootstrap.servers": running.bootstrap}, TOPIC, partitions=2)
-        sent = stack.enter_context(_tweets(running.bootstrap))
-        say(f"Kafka is at {running.bootstrap}; {RATE:.0f} tweets a second go to its topic {TOPIC}")
-        say(f"starting the flow {flow} …")
-        process = stack.enter_context(_flow(flow))
-        stack.callback(say, "stopping …")
-        with suppress(KeyboardInterrupt):
-            _show(folder, process, seconds, sent)
+        try:
+            say("starting Kafka …")
+            running = broker.start(project)
+            topics.create({"bootstrap.servers": running.bootstrap}, TOPIC, partitions=2)
+            sent = stack.enter_context(_tweets(running.bootstrap))
+            say(f"Kafka is at {running.bootstrap}; {RATE:.0f} tweets a second go to its topic {TOPIC}")
+            say(f"headrace run {_short(flow)}")
+            process = stack.enter_context(_flow(flow, running.bootstrap))
+            _show(folder, project, process, seconds, sent)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            for number in _ENDINGS:  # what is taken down is taken down whole
+                signal.signal(number, signal.SIG_IGN)
+            say("stopping …")
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Takes every way of being told to end for a Ctrl-C: a closed terminal must not leave a Kafka behind."""
+    before = {number: signal.signal(number, signal.default_int_handler) for number in _ENDINGS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _short(path: Path) -> Path:
+    """A path as one would type it here."""
+    here = Path.cwd()
+    return path.relative_to(here) if path.is_relative_to(here) else path
 
 
 def _fresh(folder: Path) -> Project:
     """An empty project; what an earlier demo left there is stopped and removed."""
     from headrace.log import broker
 
-    if folder.exists():
-        broker.stop(Project.find(folder))
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if not (folder / f"{FLOW}.yaml").is_file():
+            raise UsageError(f"{folder} is not empty, and no demo was there", hint="--folder with a new name")
+        left = _project(folder)
+        run = home_of(left.home, FLOW)
+        if run.exists:
+            control.stop(run, within=STOP_WITHIN)
+        broker.stop(left)
         shutil.rmtree(folder)
-    folder.mkdir(parents=True)
+    folder.mkdir(parents=True, exist_ok=True)
     (folder / "headrace.toml").touch()
-    return Project.find(folder)
+    return _project(folder)
+
+
+def _project(folder: Path) -> Project:
+    """The demo's own project, whatever the environment says about where others live."""
+    return replace(Project.find(folder), chosen_home=None)
 
 
 @contextmanager
@@ -91,42 +134,63 @@ def _tweets(bootstrap: str) -> Iterator[Callable[[], int]]:
 
 
 @contextmanager
-def _flow(flow: Path) -> Iterator[subprocess.Popen[bytes]]:
+def _flow(flow: Path, bootstrap: str) -> Iterator[subprocess.Popen[bytes]]:
     """The flow run by `headrace run`, as anybody would, as long as the context lasts."""
-    command = [sys.executable, "-m", "headrace.cli.main", "run", flow.name, "--quiet"]
+    command = [sys.executable, "-m", "headrace.cli.main", "run", flow.name, "--quiet", "--bootstrap", bootstrap]
+    own = {name: value for name, value in os.environ.items() if name != "HEADRACE_HOME"}
     with (flow.parent / "run.log").open("wb") as log:
         # A session of its own: Ctrl-C reaches the demo alone, which then stops its parts in order.
-        process = subprocess.Popen(command, cwd=flow.parent, stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(command, cwd=flow.parent, stdout=log, stderr=log, env=own, start_new_session=True)
         try:
             yield process
         finally:
-            if process.poll() is None:
-                process.send_signal(signal.SIGINT)
-            try:
-                process.wait(timeout=60)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+            _stop(process)
 
 
-def _show(folder: Path, process: subprocess.Popen[bytes], seconds: float | None, sent: Callable[[], int]) -> None:
-    """The table, twice a second; without a terminal, a line every few seconds."""
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Asks the flow to stop; a second time, which cuts its batch off; then no longer."""
+    for seconds in (STOP_WITHIN, 5.0):
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+            return
+    process.kill()
+    process.wait()
+
+
+def _show(
+    folder: Path, project: Project, process: subprocess.Popen[bytes], seconds: float | None, sent: Callable[[], int]
+) -> None:
+    """The table, twice a second; without a terminal, its rows once at the end."""
     from rich.console import Console
     from rich.live import Live
 
     console = Console()
-    database = folder / "velocity.db"
-    until = time.monotonic() + seconds if seconds is not None else None
+    database, begun = folder / "velocity.db", time.monotonic()
+    home = home_of(project.home, FLOW)
+    first: float | None = None
     with Live(console=console, auto_refresh=False, transient=False) as live:
-        while until is None or time.monotonic() < until:
-            if process.poll() is not None:
+        while seconds is None or first is None or time.monotonic() < first + seconds:
+            waited = time.monotonic() - begun
+            if process.poll() is not None or (first is None and waited > FIRST_ROWS_WITHIN):
                 tail = (folder / "run.log").read_text(errors="replace")[-1500:]
-                raise InternalError("the flow ended by itself", detail=tail)
+                why = "ended by itself" if process.poll() is not None else f"gave nothing in {waited:.0f} s"
+                raise InternalError(f"the flow {why}", detail=tail or f"see {home.log}")
             counts = read_counts(database)
-            status = f"{sent():,} tweets sent; results in {database}; Ctrl-C stops everything"
+            first = first or (time.monotonic() if rows(counts) else None)
             if console.is_terminal:
-                live.update(table(counts, status), refresh=True)
+                status = f"{sent():,} tweets sent · Ctrl-C stops everything"
+                size = console.size
+                live.update(table(counts, _waiting(home.events, waited), status, size.width, size.height), refresh=True)
             time.sleep(0.5)
     if not console.is_terminal:
         for velocity in rows(read_counts(database)):
             console.print(f"#{velocity.tag:16} {velocity.rate:5.1f}/s {velocity.trend:8} {velocity.line}")
+
+
+def _waiting(path: Path, seconds: float) -> str:
+    """What there is to wait for before the first rows come."""
+    last = events.last(path, "started")
+    what = "Spark runs, the first tweets are being counted" if last else "Spark is starting, about ten seconds"
+    return f"{what} … {seconds:.0f} s"

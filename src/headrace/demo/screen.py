@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headrace.demo.velocity import SECONDS, Velocity, velocities
+from headrace.demo.velocity import OPEN, SECONDS, Velocity, velocities
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -38,32 +38,32 @@ def _time(text: str) -> datetime:
     return found if found.tzinfo else found.replace(tzinfo=UTC)
 
 
-def table(counts: list[tuple[datetime, str, int]], status: str) -> RenderableType:
-    """The fastest tags with rate, trend and history."""
-    from rich.table import Table
+def table(
+    counts: list[tuple[datetime, str, int]], waiting: str, status: str, width: int = 80, height: int = 30
+) -> RenderableType:
+    """The fastest tags with rate, trend and history, made to fit the terminal; `waiting` is said while there are none.
 
-    newest = max((second for second, _, _ in counts), default=None)
-    shown = Table(
-        title=f"hashtag velocity{f' at {newest:%H:%M:%S} UTC' if newest else ''}",
-        caption=status,
-        title_justify="left",
-        caption_justify="left",
-        min_width=70,
-    )
-    shown.add_column("tag")
-    shown.add_column("per second", justify="right")
-    shown.add_column("trend", min_width=8)
-    shown.add_column(f"last {SECONDS} seconds", min_width=SECONDS)
-    for velocity in rows(counts):
+    Columns keep their widths, so that nothing jumps when other tags come up.
+    """
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    seconds = max(5, min(SECONDS, width - 45))
+    shown = Table(title="Hashtags used together with the ones followed", title_justify="left")
+    shown.add_column("tag", width=14, no_wrap=True)
+    shown.add_column("per second", justify="right", width=10)
+    shown.add_column("trend", width=8, no_wrap=True)
+    shown.add_column(f"last {seconds} seconds", width=seconds, no_wrap=True)
+    fastest = rows(counts, max(3, min(TOP, height - 8)))
+    for velocity in fastest:
         colour = {"▲": "green", "▼": "red"}.get(velocity.trend[0], "dim")
         trend = f"[{colour}]{velocity.trend}[/]"
-        shown.add_row(f"#{velocity.tag}", f"{velocity.rate:.1f}", trend, velocity.line)
-    if newest is None:
-        shown.add_row("…", "", "", "waiting for the first window")
-    return shown
+        shown.add_row(f"#{velocity.tag}", f"{velocity.rate:.1f}", trend, velocity.line[-seconds:])
+    return Group(shown if fastest else Text(waiting), Text(status, style="dim", no_wrap=True, overflow="ellipsis"))
 
 
-def rows(counts: list[tuple[datetime, str, int]]) -> list[Velocity]:
+def rows(counts: list[tuple[datetime, str, int]], top: int = TOP) -> list[Velocity]:
     """The rows of the table."""
     newest = max((second for second, _, _ in counts), default=None)
-    return velocities(counts, newest, TOP) if newest else []
+    return velocities(counts, newest - OPEN, top) if newest else []

@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 
 BARS = "▁▂▃▄▅▆▇█"
 SECONDS = 30
+OPEN = timedelta(seconds=1)
+"""The newest second is still being counted, so the one before it is the last that is told."""
 RECENT = timedelta(seconds=5)
 
 

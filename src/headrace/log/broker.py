@@ -72,10 +72,12 @@ def start(
         for node in missing:
             _configure(info, node)
         _format([info.node_folder(node) for node in missing], java, classpath)
-        launched = {node.id: _launch(info, node, java, classpath) for node in missing}
-        info = replace(info, nodes=tuple(launched.get(node.id, node) for node in info.nodes))
-        state.write(info)
+        launched: dict[int, Node] = {}
         try:
+            for node in missing:
+                launched[node.id] = _launch(info, node, java, classpath)
+            info = replace(info, nodes=tuple(launched.get(node.id, node) for node in info.nodes))
+            state.write(info)
             _await(info)
         except BaseException:
             # Half a cluster helps nobody, and Ctrl-C must leave no process behind.
@@ -239,10 +241,16 @@ def _format(folders: Iterable[Path], java: Java, classpath: str) -> None:
                 ),
             )
         )
-    for folder, tool in tools:
-        said, _ = tool.communicate()
-        if tool.returncode:
-            raise EndpointError(f'Kafka could not prepare "{folder}"', detail=said.strip()[-2000:])
+    try:
+        for folder, tool in tools:
+            said, _ = tool.communicate()
+            if tool.returncode:
+                raise EndpointError(f'Kafka could not prepare "{folder}"', detail=said.strip()[-2000:])
+    finally:
+        for _, tool in tools:  # those that one's failure, or a Ctrl-C, left at work
+            if tool.poll() is None:
+                tool.kill()
+                tool.communicate()
 
 
 def _launch(info: BrokerInfo, node: Node, java: Java, classpath: str) -> Node:

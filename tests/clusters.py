@@ -1,0 +1,96 @@
+"""A real standalone Spark cluster for tests: a master and workers as ordinary processes on loopback."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.servers import free_port
+from tests.waiting import eventually, tail
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A running cluster."""
+
+    master: str
+    """What `--master` takes."""
+    status: str
+
+    def state(self) -> dict[str, Any]:
+        """What the master knows: workers, applications that run, those that are done."""
+        with urllib.request.urlopen(self.status, timeout=5) as answer:
+            found: dict[str, Any] = json.load(answer)
+        return found
+
+
+@contextmanager
+def running_spark_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
+    """A master and workers with one core each, on free ports; gone afterwards, with their executors."""
+    port, web = free_port(), free_port()
+    cluster = Cluster(f"spark://{LOOPBACK}:{port}", f"http://{LOOPBACK}:{web}/json/")
+    with ExitStack() as running:
+        running.enter_context(
+            _daemon(folder, "master", "Master", "--host", LOOPBACK, "--port", str(port), "--webui-port", str(web))
+        )
+        for number in range(workers):
+            own = ("--host", LOOPBACK, "--port", "0", "--webui-port", "0", "--cores", "1", "--memory", "1g")
+            where = folder / f"worker-{number}"
+            running.enter_context(_daemon(folder, where.name, "Worker", *own, "--work-dir", str(where), cluster.master))
+        eventually(lambda: _alive(cluster) == workers, 60, diagnose=lambda: tail(folder / "worker-0.log"))
+        yield cluster
+
+
+def _alive(cluster: Cluster) -> int:
+    try:
+        return len(cluster.state()["workers"])
+    except OSError:
+        return 0
+
+
+@contextmanager
+def _daemon(folder: Path, name: str, kind: str, *arguments: str) -> Iterator[None]:
+    import pyspark
+
+    from headrace.log.java import find_java
+
+    home = Path(pyspark.__file__).parent
+    environment = {
+        **os.environ,
+        **find_java().environment(),
+        "SPARK_HOME": str(home),
+        "SPARK_DAEMON_MEMORY": "256m",
+        "SPARK_LOCAL_IP": LOOPBACK,
+        "SPARK_LOCAL_DIRS": str(folder / "local"),
+        "PYSPARK_PYTHON": sys.executable,
+    }
+    environment.pop("PYTHONPATH", None)  # workers must get the flow's modules from the driver, not from here
+    command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{kind.lower()}.{kind}", *arguments]
+    with (folder / f"{name}.log").open("wb") as log:
+        process = subprocess.Popen(
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+        )
+    try:
+        yield
+    finally:
+        process.terminate()  # a worker then ends its executors
+        try:
+            process.wait(20)
+        except subprocess.TimeoutExpired:
+            pass
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
