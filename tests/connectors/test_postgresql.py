@@ -68,10 +68,12 @@ class TestPostgresql(KeyedSinkSuite):
         assert sorted(str(row["d"]) for row in self.rows(tmp_path, "")) == ["-0.0", "1e+300", "inf", "nan"]
 
     def test_it_leaves_no_staging_table(self, tmp_path: Path) -> None:
+        before = self.leftovers()
         self.write(tmp_path, 0, [simple("ann", 1)])
-        assert self.leftovers() == []
+        assert set(self.leftovers()) <= set(before)
 
     def test_a_batch_that_fails_changes_nothing_and_is_written_when_it_can_be(self, tmp_path: Path) -> None:
+        before = self.leftovers()
         self.write(tmp_path, 0, [simple("ann", 1)])
         self.execute(f"ALTER TABLE {self.quoted()} ADD CONSTRAINT small CHECK (n < 10)")
         with pytest.raises(DataError, match="refused the rows"):
@@ -82,7 +84,7 @@ class TestPostgresql(KeyedSinkSuite):
         self.write(tmp_path, 1, [simple("bob", 2), simple("cid", 30)])
 
         assert self.simple_rows(tmp_path) == [("ann", 1), ("bob", 2), ("cid", 30)]
-        assert self.leftovers() == []
+        assert set(self.leftovers()) <= set(before)
 
     def test_a_task_that_ran_twice_counts_once(self, tmp_path: Path) -> None:
         """Two copies of the same rows lie in the staging table, as after a lost executor; one of them counts."""

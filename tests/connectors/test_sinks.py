@@ -282,7 +282,7 @@ def test_text_files_have_one_line_for_each_row(spark: SparkSession, tmp_path: Pa
 
 
 class TestKafka(SinkSuite):
-    repeats_once = False
+    repeats_once = True
 
     @pytest.fixture(autouse=True)
     def _broker(self, broker: str) -> None:

@@ -20,7 +20,7 @@ def test_the_demo_shows_rates_of_several_tags_and_ends_by_itself(place: Place) -
     assert any(float(rate) > 0 for _, rate, _ in rows)
     assert "200 tweets a second go to its topic" in said.err
     assert said.err.rstrip().endswith("the counts are in .headrace/demo/velocity.db")
-    assert not place.processes()
+    eventually(lambda: not place.processes(), 20, diagnose=lambda: "\n".join(place.processes()))
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
@@ -37,7 +37,7 @@ def test_a_demo_that_is_interrupted_while_it_starts_leaves_nothing_behind(place:
     said = place.ended(child, seconds=60)
 
     assert "stopping …" in said.err
-    assert not place.processes()
+    eventually(lambda: not place.processes(), 20, diagnose=lambda: "\n".join(place.processes()))
     assert not (home / "broker").exists()
     assert not (place.root / "mine").exists(), "whatever the environment says, the demo lives in its own folder"
 

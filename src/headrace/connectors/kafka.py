@@ -16,6 +16,7 @@ from headrace.connectors.identity import writer
 from headrace.connectors.kafka_client import client_settings, java_settings, partitions_of, require_topic, trouble
 from headrace.connectors.kafka_offsets import Position, parse_position
 from headrace.connectors.kafka_transactions import write_once
+from headrace.connectors.time import ARRIVAL
 from headrace.formats.reasons import column
 from headrace.model import Delivery, Schema
 from headrace.options import Names, Options
@@ -101,6 +102,7 @@ class KafkaSource(ReplayableSource[KafkaSourceOptions]):
     """
 
     carries = "bytes"
+    arrival = "kafka_timestamp"
 
     def metadata(self) -> Schema:
         return Schema.parse(", ".join(_METADATA[name][0] for name in self.options.metadata))
@@ -120,8 +122,9 @@ class KafkaSource(ReplayableSource[KafkaSourceOptions]):
         )
         if reading.streaming and stop is not None:  # a stream has no end of its own: what lies behind it is left out
             frame = frame.where(_before(stop, partitions))
+        arrived = [F.col("timestamp").alias(ARRIVAL)] if reading.arrival else []
         return frame.select(
-            "value", *(F.expr(_METADATA[name][1]).alias(f"kafka_{name}") for name in self.options.metadata)
+            "value", *(F.expr(_METADATA[name][1]).alias(f"kafka_{name}") for name in self.options.metadata), *arrived
         )
 
     def _settings(
@@ -197,10 +200,10 @@ class KafkaSink(TransactionalSink[KafkaSinkOptions]):
             "kafka.batch.size": "262144",
         }
         records = frame.select(*columns)
-        if batch.delivery is Delivery.EXACTLY_ONCE:
-            write_once(records, client, self.options.topic, batch.id, writer(batch), batch.place.step)
-            return
         with trouble(client, self.options.topic, batch.place.step):
+            if batch.delivery is Delivery.EXACTLY_ONCE:
+                write_once(records, client, self.options.topic, batch.id, writer(batch), batch.place.step)
+                return
             records.write.format("kafka").options(**java_settings(client)).options(**settings).save()
 
 

@@ -10,6 +10,11 @@ from typing import Any
 from headrace.errors import DataError, EndpointError, FlowError, Problem
 
 _ANSWER_SECONDS = 15.0
+_FINAL = (
+    *("RecordTooLargeException", "InvalidTopicException", "TopicAuthorizationException"),
+    *("MSG_SIZE_TOO_LARGE", "TOPIC_EXCEPTION", "TOPIC_AUTHORIZATION_FAILED"),
+)
+"""Refusals that another try would only meet again, as Java's client and librdkafka name them."""
 _there: set[tuple[str, str]] = set()
 """Topics that were found; they are not asked for again with every batch."""
 
@@ -102,10 +107,11 @@ def trouble(client: Mapping[str, str], topic: str, step: str) -> Iterator[None]:
         yield
     except (Py4JJavaError, PySparkException) as error:
         found = re.findall(r"org\.apache\.kafka\.common\.errors\.(\w+): ([^\n]*)", str(error))
+        found += re.findall(r'KafkaError\{code=(\w+),val=-?\d+,str="([^"\n]*)"', str(error))
         if not found:
             raise
         kind, said = found[0]
         _there.discard((client["bootstrap.servers"], topic))
-        if kind in ("RecordTooLargeException", "InvalidTopicException", "TopicAuthorizationException"):
+        if kind in _FINAL:
             raise DataError(f'topic "{topic}" refused a record of sink "{step}"', detail=said) from error
         raise EndpointError(f'could not write to topic "{topic}" for sink "{step}"', detail=said) from error
