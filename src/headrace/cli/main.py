@@ -11,6 +11,7 @@ import sys
 import tempfile
 import traceback
 from difflib import get_close_matches
+from inspect import cleandoc
 from pathlib import Path
 from typing import NoReturn
 
@@ -30,6 +31,7 @@ COMMANDS = {
     "stop": "run",
     "restart": "run",
     "logs": "run",
+    "state": "state",
     "broker": "log",
     "topic": "log",
     "produce": "log",
@@ -38,6 +40,20 @@ COMMANDS = {
     "describe": "describe",
 }
 """Each command and the module of this package it lives in, in the order `--help` shows them."""
+
+
+_EXAMPLES = "\b\nExamples:"
+
+
+def examples_last(command: click.Command) -> click.Command:
+    """The command, with the examples of its docstring moved below its options, the last thing one reads."""
+    head, found, tail = cleandoc(command.help or "").partition(_EXAMPLES)
+    if found:
+        command.help, command.epilog = head.rstrip(), _EXAMPLES + tail
+    if isinstance(command, click.Group) and not isinstance(command, Commands):
+        for inner in command.commands.values():
+            examples_last(inner)
+    return command
 
 
 class Commands(click.Group):
@@ -51,7 +67,7 @@ class Commands(click.Group):
             return None
         module = importlib.import_module(f"headrace.cli.{COMMANDS[name]}")
         commands: list[click.Command] = module.COMMANDS
-        return next(c for c in commands if c.name == name)
+        return examples_last(next(c for c in commands if c.name == name))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -73,13 +89,14 @@ SUMMARIES = {
     "new": "Make a project: a flow, its cases, a README.",
     "check": "Find all problems of flows, without running anything.",
     "explain": "Show the plan: columns, queries, guarantees, state, settings.",
-    "run": "Run a flow.",
+    "run": "Run a flow until it is stopped, and resume where it was.",
     "test": "Run the cases written beside flows.",
-    "list": "List the runs of this project.",
-    "status": "Show how a run is doing.",
-    "stop": "Stop a run; it can be resumed.",
-    "restart": "Stop a run and start it again.",
-    "logs": "Show a run's log.",
+    "list": "List the project's runs.",
+    "status": "Show how far a run is, or all of them.",
+    "stop": "Stop a run after its current batch, and say where it will resume.",
+    "restart": "Stop a run and start it again in the background.",
+    "logs": "Show the end of a run's log.",
+    "state": "Show what a step of a run remembers, by key or all of it.",
     "broker": "Start, stop and look at a local Kafka.",
     "topic": "Create, list, describe, alter and delete topics.",
     "produce": "Send records to a topic.",
@@ -106,8 +123,11 @@ def headrace() -> None:
     \b
     Examples:
       headrace new shop
-      headrace check shop/flows/orders.yaml
+      headrace check shop/flows/revenue.yaml
     """
+
+
+examples_last(headrace)
 
 
 def main() -> NoReturn:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from headrace.catalogue import SOURCES
 from headrace.check.wires import Wires, wires
 from headrace.compile.plan import Plan
 from headrace.model import OUT, Port, Sink, Source, Step
 from headrace.operators.base import Operator, State
+from headrace.options import show_duration
 
 
 def explain(plan: Plan) -> dict[str, Any]:
@@ -25,6 +27,7 @@ def explain(plan: Plan) -> dict[str, Any]:
                 "steps": list(q.steps),
                 "writes": list(q.sinks),
                 "output": q.changes.value,
+                "every": show_duration(q.every) if q.every else None,
                 "trunk": str(q.trunk),
             }
             for q in plan.queries
@@ -51,9 +54,18 @@ def _part(plan: Plan, found: Wires, part: Source | Step | Sink) -> dict[str, Any
         }
     if isinstance(part, Source):
         schema = plan.schemas[Port(part.name)]
-        time = f"{schema.event_time}, watermark {part.time.watermark}" if schema.event_time else None
-        return said | {"does": part.connector, "columns": str(schema), "event_time": time}
+        time = None
+        if schema.event_time:
+            time = f"{schema.event_time}; {part.time.show(SOURCES[part.connector].arrival is not None)}"
+        return said | {"does": part.connector, "columns": str(schema), "event_time": time, "table": _table(part)}
     return said | {"does": part.connector, "columns": str(plan.schemas[part.inputs[0]])}
+
+
+def _table(source: Source) -> str | None:
+    if source.table is None:
+        return None
+    again = source.table.refresh
+    return f"read again when older than {show_duration(again)}" if again else "read when the run starts"
 
 
 def _state(state: State | None) -> dict[str, Any] | None:
@@ -70,6 +82,8 @@ def text(plan: Plan) -> str:
         lines.append(f"      columns  {step['columns']}")
         if step.get("event_time"):
             lines.append(f"      time     {step['event_time']}")
+        if step.get("table"):
+            lines.append(f"      table    {step['table']}")
         if step.get("ports"):
             lines.append(f"      ports    {', '.join(step['ports'])}")
         if step.get("how", "native") != "native":
@@ -79,8 +93,9 @@ def text(plan: Plan) -> str:
             lines.append(f"      state    {step['state']['what']}; bounded by: {bound}")
     lines += ["", "queries"]
     for query in said["queries"]:
+        every = f", every {query['every']}" if query["every"] else ""
         does = " -> ".join([", ".join(query["reads"]), *query["steps"], ", ".join(query["writes"])])
-        lines.append(f"  {query['name']}: {does} ({query['output']})")
+        lines.append(f"  {query['name']}: {does} ({query['output']}{every})")
     lines += ["", "guarantees"]
     lines += [f"  {g['sink']}: {g['delivery']}, because {g['because']}" for g in said["guarantees"]]
     lines += ["", "settings"]

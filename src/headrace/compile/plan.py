@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from headrace.check.guarantees import Promise
 from headrace.model import Changes, Flow, Mode, Port, Schema
@@ -26,6 +27,8 @@ class Query:
     sinks: tuple[str, ...]
     changes: Changes
     stateful: tuple[str, ...] = ()
+    every: timedelta | None = None
+    """How long at least from the beginning of a batch to that of the next; None: no pause."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,3 +53,5 @@ class Plan:
     choices: tuple[Choice, ...] = ()
     spark: Mapping[str, str] = field(default_factory=dict)
     """Settings of the Spark session."""
+    changes: Mapping[Port, Changes] = field(default_factory=dict)
+    """What the rows on each wire mean."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import timedelta
 
 from headrace.check.guarantees import promise
-from headrace.check.wires import Wires, wires
+from headrace.check.wires import Wires, renewed, wires
 from headrace.compile.plan import Choice, Plan, Query
 from headrace.errors import FlowError
 from headrace.model import Changes, Flow, Mode, Part, Port, Schema, Sink, Source, Step
@@ -35,6 +36,7 @@ def plan(flow: Flow, *, mode: Mode | None = None, cores: int = 2) -> Plan:
         schemas=found.schemas,
         promises=tuple(promise(flow, sink) for sink in flow.sinks),
         choices=choices,
+        changes=found.changes,
         spark={c.what: c.value for c in choices if c.what.startswith("spark.")},
     )
 
@@ -50,20 +52,39 @@ def _settings(flow: Flow, cores: int) -> tuple[Choice, ...]:
         "spark.sql.adaptive.enabled": ("false", "a streaming plan is the same each batch; re-planning it costs time"),
         "spark.sql.session.timeZone": ("UTC", "the same answer on every machine"),
     }
+    timed = [s.name for s in flow.sources if s.time is not None]
+    if len(timed) > 1:
+        ours["spark.sql.streaming.multipleWatermarkPolicy"] = (
+            "min",
+            f"the slowest of {', '.join(timed)} leads, so that nothing of it is late; with max the fastest does, "
+            "and a source that pauses holds nothing back",
+        )
     if stateful:
-        ours["spark.sql.streaming.stateStore.providerClass"] = (
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-            f"state of {', '.join(stateful)} may outgrow memory",
-        )
-        ours["spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"] = (
-            "true",
-            "a batch writes what changed, not the whole state",
-        )
+        ours |= _in_memory() if flow.state == "memory" else _in_rocksdb(stateful, asked=flow.state is not None)
     authors = dict(flow.spark)
     return (
         *(Choice(what=k, value=v, why=why) for k, (v, why) in ours.items() if k not in authors),
         *(Choice(what=k, value=v, why="set in the flow", by_author=True) for k, v in authors.items()),
     )
+
+
+_STORE = "spark.sql.streaming.stateStore"
+_PROVIDERS = "org.apache.spark.sql.execution.streaming.state"
+
+
+def _in_memory() -> dict[str, tuple[str, str]]:
+    why = "state: memory, asked for: all state is held on the heap"
+    return {f"{_STORE}.providerClass": (f"{_PROVIDERS}.HDFSBackedStateStoreProvider", why)}
+
+
+def _in_rocksdb(stateful: list[str], *, asked: bool) -> dict[str, tuple[str, str]]:
+    why = "state: rocksdb, asked for" if asked else f"state of {', '.join(stateful)} may outgrow memory"
+    return {
+        f"{_STORE}.providerClass": (f"{_PROVIDERS}.RocksDBStateStoreProvider", why),
+        f"{_STORE}.rocksdb.changelogCheckpointing.enabled": ("true", "a batch writes what changed, not all of it"),
+        f"{_STORE}.rocksdb.boundedMemoryUsage": ("true", "all state of a process shares one cache, not one per part"),
+        f"{_STORE}.rocksdb.maxMemoryUsageMB": ("512", "that cache, beside Java's heap; what is more lies on disk"),
+    }
 
 
 def _remembers(part: Part) -> bool:
@@ -73,29 +94,43 @@ def _remembers(part: Part) -> bool:
     return operator.state(()) is not None
 
 
+def _every(part: Part) -> timedelta | None:
+    return part.options.every() if isinstance(part, Step) else None
+
+
+def _sides(part: Part) -> tuple[str, ...]:
+    return part.options.sides() if isinstance(part, Step) else ()
+
+
 def queries(flow: Flow, found: Wires) -> tuple[Query, ...]:
     """Sinks that hang off the same stateful step or source share a query, so that it is read once."""
     groups: dict[str, list[tuple[Sink, list[Port]]]] = {}
     for sink in flow.sinks:
-        chain = _chain(flow, sink)
+        chain = _chain(flow, sink, found.schemas)
         groups.setdefault(chain[0].step, []).append((sink, chain))
     return tuple(_query(flow, found, base, members) for base, members in groups.items())
 
 
-def _chain(flow: Flow, sink: Sink) -> list[Port]:
+def _chain(flow: Flow, sink: Sink, schemas: Mapping[Port, Schema]) -> list[Port]:
     """The ports from the last part that remembers, joins or begins down to the sink's input."""
     chain = [sink.inputs[0]]
     while True:
         part = flow[chain[0].step]
-        if isinstance(part, Source) or _remembers(part) or len(part.inputs) != 1:
+        streams = [port for port in part.inputs if port in schemas and not schemas[port].table]
+        if isinstance(part, Source) or _remembers(part) or len(streams) != 1:
             return chain
-        chain.insert(0, part.inputs[0])
+        chain.insert(0, streams[0])
 
 
 def _query(flow: Flow, found: Wires, base: str, members: list[tuple[Sink, list[Port]]]) -> Query:
     common = members[0][1]
     for _, chain in members[1:]:
         common = [a for a, b in zip(common, chain, strict=False) if a == b]
+    if common and common[0].port in _sides(flow[base]):
+        common = []  # what is put aside comes with the step's own answers
+    # A table that is read again must be met by each batch anew, so its join stays out of the streaming part.
+    again = [i for i, port in enumerate(common) if isinstance(part := flow[port.step], Step) and renewed(flow, part)]
+    common = common[: again[0]] if again else common
     trunk = common[-1] if common else Port(base)
     above = (*flow.upstream(trunk.step), trunk.step)
     order = [part.name for part in flow.ordered()]
@@ -103,11 +138,12 @@ def _query(flow: Flow, found: Wires, base: str, members: list[tuple[Sink, list[P
     return Query(
         name=base,
         trunk=trunk,
-        sources=tuple(n for n in above if isinstance(flow[n], Source)),
+        sources=tuple(s.name for s in flow.sources if s.name in above and s.table is None),
         steps=steps,
         sinks=tuple(sink.name for sink, _ in members),
         changes=found.changes.get(trunk, Changes.APPEND),
         stateful=tuple(n for n in steps if _remembers(flow[n])),
+        every=min((p for n in steps if (p := _every(flow[n])) is not None), default=None),
     )
 
 

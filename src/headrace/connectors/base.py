@@ -55,6 +55,8 @@ class Reading:
     """`--from`: an offset or a time, for sources that can seek."""
     stop: str | None = None
     """`--to`."""
+    arrival: bool = False
+    """Whether to add when each record reached the log, as column `headrace.connectors.time.ARRIVAL`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +112,8 @@ class SourceConnector(Connector[O]):
     weakness: ClassVar[str] = ""
     """Why it is not exactly-once, in a few words."""
     default_format: ClassVar[str | None] = None
+    arrival: ClassVar[str | None] = None
+    """The name of the column that tells when a record reached the log; None: the source does not know."""
 
     def columns(self) -> Schema | None:
         """The columns this connector always gives; None if the author must state them (`schema:`)."""

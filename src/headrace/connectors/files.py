@@ -84,7 +84,7 @@ class FilesSource(ReplayableSource[FilesSourceOptions]):
     """Records of text, CSV, JSON or Parquet files; a folder is watched for new ones.
 
     Files must appear whole (write elsewhere, then rename) and not change. A record that is not readable stops the
-    run with its file and reason, so that nothing is left out unseen.
+    run with the reason, so that nothing is left out unseen.
     """
 
     carries = "files"

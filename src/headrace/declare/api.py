@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from headrace.model import Flow as FlowValue
 from headrace.model import Location, Places, Schema
 from headrace.operators.windows import Window
 from headrace.options import Options
+from headrace.processor import Processor
 
 Value = str | int | float | bool | Expression | Col | Callable[..., Any] | Mapping[str, str]
 """What a column can be made from: SQL text, a column expression, a Python function, or `{"python": …}`."""
@@ -49,8 +51,10 @@ def _here() -> Location:
 class Flow:
     """A flow being written down; `build()` gives the immutable value."""
 
-    def __init__(self, name: str, *, description: str = "", spark: Mapping[str, Any] | None = None) -> None:
-        self.name, self._description, self._spark = name, description, dict(spark or {})
+    def __init__(
+        self, name: str, *, description: str = "", state: str | None = None, spark: Mapping[str, Any] | None = None
+    ) -> None:
+        self.name, self._description, self._state, self._spark = name, description, state, dict(spark or {})
         self._entries: list[Entry] = []
         self._location = _here()
 
@@ -62,10 +66,11 @@ class Flow:
         format: str | Mapping[str, Any] | None = None,
         schema: str | Mapping[str, str] | Schema | None = None,
         time: str | Mapping[str, Any] | None = None,
+        table: bool | Mapping[str, Any] | None = None,
         **options: Any,
     ) -> Stream:
         """Records from outside: a connector by name with its options, or by its options model."""
-        common = {"format": format, "schema": schema, "time": time}
+        common = {"format": format, "schema": schema, "time": time, "table": table}
         self._note("source", name, _connector(connector, options, SOURCES) | _given(common))
         return Stream(self, name)
 
@@ -80,6 +85,7 @@ class Flow:
             name=self.name,
             description=self._description,
             spark=self._spark,
+            state=self._state,
             entries=tuple(self._entries),
             places=Places(self._location),
         )
@@ -165,30 +171,105 @@ class Stream:
         *,
         by: str | Sequence[str] | Mapping[str, Value] = (),
         window: Window | Mapping[str, Any] | None = None,
-        emit: str | None = None,
+        emit: str | Mapping[str, Any] | None = None,
+        late: str | None = None,
+        allowance: str | timedelta | None = None,
         compute: Mapping[str, Value] | None = None,
         **named: Value,
     ) -> Stream:
         """One row per key (and window): `n="count(*)"`, or `compute={"n": "count(*)"}`."""
-        given = {"by": by or None, "window": window, "emit": emit, "compute": dict(compute or {}) | named}
-        return self._step(name, "aggregate", given)
+        given = {"by": by or None, "window": window, "emit": emit, "late": late, "allowance": allowance}
+        return self._step(name, "aggregate", given | {"compute": dict(compute or {}) | named})
+
+    @property
+    def late(self) -> Stream:
+        """What leaves by the port `late` of this step, an aggregate with `late="port"`."""
+        return Stream(self._flow, self._port.partition(".")[0], "late")
 
     def split(self, name: str, into: Mapping[str, Value] | None = None, /, **ports: Value) -> Split:
         """Each record by the first port whose condition it meets; `stream["port"]` reads from one."""
         self._step(name, "split", {"into": dict(into or {}) | ports})
         return Split(self._flow, name)
 
-    def distinct(self, name: str, *by: str) -> Stream:
-        """The first record of each key."""
-        return self._step(name, "distinct", {"by": list(by)})
+    def distinct(self, name: str, *by: str, within: str | timedelta | None = None) -> Stream:
+        """The first record of each key; with `within` a key is remembered only so long, by event time."""
+        return self._step(name, "distinct", {"by": list(by), "within": within})
 
     def limit(self, name: str, rows: int, *, by: str | Sequence[str]) -> Stream:
         """The first `rows` records of each key."""
         return self._step(name, "limit", {"rows": rows, "by": by})
 
+    def process(
+        self,
+        name: str,
+        function: Callable[..., Any] | type[Processor],
+        *,
+        by: str | Sequence[str],
+        state: str | None = None,
+        returns: str | None = None,
+        ttl: str | timedelta | None = None,
+        order: str | None = None,
+        bound: str | None = None,
+        initial: Stream | None = None,
+    ) -> Stream:
+        """Each record with the state of its key: `f(record, state) -> (outputs, state)`, or a `Processor` class.
+
+        `initial` is a table with the state to begin with.
+        """
+        given = {"python": function, "by": by, "state": state, "returns": returns, "ttl": ttl, "order": order}
+        inputs = self._port if initial is None else [self._port, initial._port]
+        self._flow._note("step", name, {"from": inputs, "process": _given({**given, "bound": bound})})
+        return Stream(self._flow, str(name))
+
     def union(self, name: str, *others: Stream) -> Stream:
         """This stream and others with the same columns as one."""
         return self._flow.union(name, self, *others)
+
+    def join(
+        self,
+        name: str,
+        other: Stream,
+        *,
+        on: str | Sequence[str] | Mapping[str, str],
+        within: str | timedelta | Mapping[str, Any] | None = None,
+        kind: str = "inner",
+        prefix: str | None = None,
+    ) -> Stream:
+        """This stream's records beside those of another, or of a table, where the columns `on` are equal."""
+        given = {"on": on, "within": within, "kind": kind, "prefix": prefix}
+        self._flow._note("step", name, {"from": [self._port, other._port], "join": _given(given)})
+        return Stream(self._flow, str(name))
+
+    def as_of(
+        self,
+        name: str,
+        other: Stream,
+        *,
+        on: str | Sequence[str] | Mapping[str, str],
+        tolerance: str | timedelta | None = None,
+        kind: str = "left",
+        prefix: str | None = None,
+    ) -> Stream:
+        """Beside each record the other stream's last one at or before it, where the columns `on` are equal."""
+        given = {"on": on, "tolerance": tolerance, "kind": kind, "prefix": prefix}
+        self._flow._note("step", name, {"from": [self._port, other._port], "as_of": _given(given)})
+        return Stream(self._flow, str(name))
+
+    def lookup(
+        self,
+        name: str,
+        *,
+        on: str | Sequence[str] | Mapping[str, str],
+        take: str,
+        sqlite: Mapping[str, Any] | None = None,
+        postgresql: Mapping[str, Any] | None = None,
+        kind: str = "left",
+        prefix: str | None = None,
+        cache: Mapping[str, Any] | None = None,
+    ) -> Stream:
+        """More columns: those of the row of a database table whose key equals columns of the record."""
+        given = {"sqlite": sqlite, "postgresql": postgresql, "on": on, "take": take, "prefix": prefix, "kind": kind}
+        return self._step(name, "lookup", given | {"cache": cache})
 
     def sink(
         self,

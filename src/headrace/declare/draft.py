@@ -32,6 +32,7 @@ class Draft:
     name: str
     description: str = ""
     spark: Mapping[str, Any] = field(default_factory=dict)
+    state: Any = None
     entries: tuple[Entry, ...] = ()
     places: Places = field(default=Places())
     problems: tuple[Problem, ...] = ()

@@ -14,7 +14,7 @@ LONGEST = 1_000_000
 _MOST_VALUES = 50_000
 """Values a flow file may have once its aliases are followed; a bomb of aliases has more."""
 SECTIONS: dict[str, Kind] = {"sources": "source", "steps": "step", "sinks": "sink"}
-_TOP = ("flow", "description", "spark", *SECTIONS)
+_TOP = ("flow", "description", "state", "spark", *SECTIONS)
 
 
 def read(text: str, file: str = "<flow>") -> Draft:
@@ -116,6 +116,7 @@ class _Walker:
             name=str(name),
             description=str(data.get("description") or ""),
             spark=self._section(data, "spark", places),
+            state=self.plain(data.get("state")),
             entries=tuple(e for section, kind in SECTIONS.items() for e in self._entries(data, section, kind, places)),
             places=places,
             problems=(*duplicates, *self.problems),

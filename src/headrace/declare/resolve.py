@@ -15,15 +15,17 @@ from typing import Any
 from pydantic import ValidationError
 
 from headrace.catalogue import FORMATS, OPERATORS, SINKS, SOURCES
+from headrace.connectors.table import Table
 from headrace.connectors.time import Time
 from headrace.declare.draft import KEY, Draft, Entry
 from headrace.errors import Problem, nearest
 from headrace.model import Delivery, Flow, Location, Port, Schema, Sink, Source, Step
+from headrace.model.flow import STORES
 from headrace.model.types import TypeSyntaxError
 from headrace.options import Options
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
-_COMMON = {"source": ("format", "schema", "time"), "step": ("from",), "sink": ("from", "format", "delivery")}
+_COMMON = {"source": ("format", "schema", "time", "table"), "step": ("from",), "sink": ("from", "format", "delivery")}
 _KNOWN: dict[str, Mapping[str, Any]] = {"source": SOURCES, "step": OPERATORS, "sink": SINKS}
 _DELIVERIES = [str(d) for d in Delivery]
 
@@ -43,6 +45,10 @@ def resolve(draft: Draft) -> Declared:
     problems = list(draft.problems)
     if not NAME.fullmatch(draft.name):
         problems.append(_bad_name("flow", draft.name, draft.places.at("flow")))
+    if draft.state is not None and draft.state not in STORES:
+        message = f"state cannot be held in {draft.state!r}"
+        at, hint = draft.places.at("state"), nearest(str(draft.state), STORES)
+        problems.append(Problem(code="bad-option", message=message, location=at, hint=hint))
     parts: dict[str, list[Any]] = {"source": [], "step": [], "sink": []}
     seen: dict[str, Entry] = {}
     broken: dict[str, tuple[Port, ...]] = {}
@@ -65,6 +71,7 @@ def resolve(draft: Draft) -> Declared:
         steps=tuple(parts["step"]),
         sinks=tuple(parts["sink"]),
         spark=tuple(sorted((str(k), _spark_text(v)) for k, v in draft.spark.items())),
+        state=draft.state if draft.state in STORES else None,
         places=draft.places,
     )
     return Declared(flow=flow, problems=tuple(problems), broken=broken)
@@ -120,6 +127,7 @@ class _Reader:
         format_name, format_options = self._format(data.get("format"))
         schema = self._schema(data.get("schema"))
         time = self._options("the time", Time, data["time"], "time") if data.get("time") is not None else None
+        table = self._table(data.get("table"))
         delivery = self._delivery(data.get("delivery"))
         options = None
         if what is not None:
@@ -137,6 +145,7 @@ class _Reader:
                 format_options=format_options,
                 schema=schema,
                 time=time,
+                table=table,
                 places=places,
             )
         if kind == "step":
@@ -227,6 +236,11 @@ class _Reader:
         if not schema.fields:
             self.say("bad-schema", f"{self.title} has a schema without columns", "schema")
         return schema
+
+    def _table(self, given: object) -> Options | None:
+        if given is None or given is False:
+            return None
+        return self._options("the table", Table, {} if given is True else given, "table")
 
     def _delivery(self, given: object) -> str | None:
         if given is None or (isinstance(given, str) and given in _DELIVERIES):

@@ -13,6 +13,8 @@ def show(flow: Flow) -> dict[str, Any]:
     said: dict[str, Any] = {"flow": flow.name}
     if flow.description:
         said["description"] = flow.description
+    if flow.state:
+        said["state"] = flow.state
     if flow.spark:
         said["spark"] = dict(flow.spark)
     for section, parts in (("sources", flow.sources), ("steps", flow.steps), ("sinks", flow.sinks)):
@@ -36,6 +38,8 @@ def _entry(part: Source | Step | Sink) -> dict[str, Any]:
             said["schema"] = show_schema(part.schema)
         if part.time is not None:
             said["time"] = show_options(part.time)
+        if part.table is not None:
+            said["table"] = show_options(part.table) or True
     elif part.delivery is not None:
         said["delivery"] = part.delivery
     return said

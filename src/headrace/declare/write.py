@@ -43,7 +43,7 @@ def rewrite(flow: Flow, original: str) -> str:
     for key, value in new.items():
         if tree.get(key) != value:
             tree[key] = value
-    for key in [k for k in tree if k in ("description", "spark") and not getattr(flow, k)]:
+    for key in [k for k in tree if k in ("description", "state", "spark") and not getattr(flow, k)]:
         del tree[key]
     return _text(tree)
 

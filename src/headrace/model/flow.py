@@ -16,6 +16,9 @@ from headrace.model.schema import Schema
 OUT = "out"
 """The port everything leaves by unless it says otherwise."""
 
+STORES = ("rocksdb", "memory")
+"""What may hold a flow's state while it runs; the first is the default. Either way it is durable in the checkpoint."""
+
 Path = tuple[str | int, ...]
 
 
@@ -70,6 +73,8 @@ class Source:
     format_options: Any = None
     schema: Schema | None = None
     time: Any = None
+    table: Any = None
+    """Set: it is read as a table."""
     places: Places = field(default=Places(), compare=False, repr=False)
 
     @property
@@ -115,6 +120,8 @@ class Flow:
     steps: tuple[Step, ...] = ()
     sinks: tuple[Sink, ...] = ()
     spark: tuple[tuple[str, str], ...] = ()
+    state: str | None = None
+    """Where state is held while the flow runs, one of STORES; None: the default."""
     places: Places = field(default=Places(), compare=False, repr=False)
 
     def __iter__(self) -> Iterator[Part]:

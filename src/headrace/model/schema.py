@@ -21,6 +21,8 @@ class Schema:
 
     fields: tuple[Field, ...] = ()
     event_time: str | None = None
+    table: bool = False
+    """Whether this is all there is, to be looked things up in, rather than records that come one after another."""
 
     @classmethod
     def parse(cls, ddl: str) -> Schema:
@@ -68,7 +70,8 @@ class Schema:
     def keeping(self, names: Iterable[str]) -> Schema:
         """Only the named columns, in this schema's order."""
         wanted = {n.lower() for n in names}
-        return Schema.of(((f.name, f.type) for f in self.fields if f.name.lower() in wanted), self.event_time)
+        kept = Schema.of(((f.name, f.type) for f in self.fields if f.name.lower() in wanted), self.event_time)
+        return replace(kept, table=self.table)
 
     def with_columns(self, columns: Iterable[tuple[str, DataType]]) -> Schema:
         """Columns added at the end, or replaced where they stand."""

@@ -22,6 +22,7 @@ KINDS = (
     "failed",  # a driver ended with an error
     "retrying",  # it will be tried again
     "restarted",  # it runs again; `seconds` since it failed
+    "idle",  # a source is silent, and time was moved on without it
     "draining",  # the input has ended, the last windows are closed
     "stopped",  # ended on request; `resume` says where it goes on
     "finished",  # everything there was is done

@@ -45,6 +45,7 @@ def measure(report: Mapping[str, Any], query: str, sources: Sequence[str] = ()) 
         "state": sum(o.get("numRowsTotal", 0) for o in operators) if operators else None,
         "state_bytes": sum(o.get("memoryUsedBytes", 0) for o in operators) if operators else None,
         "late": sum(o.get("numRowsDroppedByWatermark", 0) for o in operators) if operators else 0,
+        "unreadable": sum(int(m.get("unreadable") or 0) for m in observed.values()),
         "sources": read,
         "observed": observed,
     }
@@ -121,6 +122,8 @@ class Totals:
     rows_in: int = 0
     rows_out: int | None = None
     late: int = 0
+    unreadable: int = 0
+    """Records that their format could not read; they are left out."""
     batches: int = 0
     last: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The newest progress of each query."""
@@ -139,6 +142,7 @@ class Totals:
             rows_in=self.rows_in + event["in"],
             rows_out=self.rows_out if out is None else (self.rows_out or 0) + out,
             late=self.late + (event.get("late") or 0),
+            unreadable=self.unreadable + (event.get("unreadable") or 0),
             batches=self.batches + 1,
             last={**self.last, query: event},
             recent=(*(r for r in self.recent if r[0] > at - RECENT), (at - event["seconds"], event["in"])),
@@ -171,6 +175,7 @@ class Totals:
             "in": self.rows_in,
             "out": self.rows_out,
             "late": self.late,
+            "unreadable": self.unreadable,
             "batches": self.batches,
             "lag": self.lag,
             "state": self.state,
@@ -197,6 +202,7 @@ def show(totals: Totals, now: float, width: int | None = None) -> str:
         f"lag {totals.lag:,}" if totals.lag is not None else "",
         f"watermark {show_time(mark)}" if mark else "",
         f"late {totals.late:,}" if totals.late else "",
+        f"unreadable {totals.unreadable:,}" if totals.unreadable else "",
         f"{totals.batches:,} batch{'es' if totals.batches != 1 else ''}",
         f"state {totals.state:,}" if totals.state is not None else "",
     ]

@@ -2,21 +2,35 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
+from headrace.expressions.expression import Expression
+from headrace.expressions.tree import Call
 from headrace.expressions.typing import type_of
-from headrace.model import Changes, Schema
+from headrace.model import OUT, Changes, Schema
 from headrace.model.types import TIMESTAMP, DataType
+from headrace.operators.arrays import FUNCTIONS, Taken, around, calls, fits
 from headrace.operators.base import Lowering, Operator, Say, State, operator
 from headrace.operators.columns import Columns, NamedValue, Value, reads, typed_columns
+from headrace.operators.folds import Fold
 from headrace.operators.functions import Function
+from headrace.operators.late import LATE, LATE_BY, late_schema, watched
 from headrace.operators.lowering import spark_columns
-from headrace.operators.windows import END, START, Window
+from headrace.operators.ordered import FROM, TO, windows_in_order
+from headrace.operators.windows import END, ENDS, START, WATERMARKED, Window, marked_again, moment, momentary, span
+from headrace.options import Duration, Options, show_duration
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
+
+
+class Early(Options):
+    """Answers before a window is complete, every so often; the last one given for a window is its final one."""
+
+    early: Duration = Field(description="How long at least between two answers.", gt=timedelta(0))
 
 
 @operator(
@@ -35,19 +49,49 @@ class Aggregate(Operator):
 
     Without a window the answer runs on: each batch gives new values for the keys it touched. With one,
     `emit: final` gives each window once, when the watermark has passed its end; `emit: changes` gives
-    new values as records come. A windowed result begins with `window_start` and `window_end`.
+    new values as records come. A windowed result begins with `window_start` and `window_end`. Given once, it
+    happened at its `window_end` and can be put into windows again: seconds into minutes, minutes into hours.
     """
 
     by: Columns = Field((), description="What is grouped by: column names or `{name: expression}`.")
-    window: Window | None = Field(None, description="`{tumbling: …}` or `{hopping: …, every: …}` over the event time.")
+    window: Window | None = Field(None, description="`{tumbling: …}`, `{hopping: …, every: …}` or `{session: …}`.")
     compute: Columns = Field(description="The answers: `{name: aggregate expression}`.", min_length=1)
-    emit: Literal["final", "changes"] | None = Field(
-        None, description="When answers are given; final with a window, changes without."
+    emit: Literal["final", "changes"] | Early | None = Field(
+        None,
+        description="When answers are given: `final`, the default with a window; `changes`, the default without; or "
+        "`{early: 5 seconds}`, changes not more often than that.",
+    )
+    late: Literal["drop", "port", "correct"] = Field(
+        "drop",
+        description="What happens to a record all of whose windows are complete: it is dropped and counted, leaves by "
+        "the port `late`, or corrects the answers given, for `allowance` more.",
+    )
+    allowance: Duration | None = Field(
+        None, description="With `late: correct`, how long after its end a window can still be corrected."
     )
 
     @property
     def emission(self) -> str:
+        if isinstance(self.emit, Early):
+            return "changes"
         return self.emit or ("final" if self.window else "changes")
+
+    def every(self) -> timedelta | None:
+        return self.emit.early if isinstance(self.emit, Early) else None
+
+    def ports(self) -> tuple[str, ...]:
+        return (OUT, LATE) if self.late == "port" else (OUT,)
+
+    def sides(self) -> tuple[str, ...]:
+        return (LATE,) if self.late == "port" else ()
+
+    def outputs(self, given: tuple[Schema, ...], say: Say) -> dict[str, Schema]:
+        made = {OUT: self.output(given[0], say)}
+        if self.late != "port":
+            return made
+        if LATE_BY in given[0]:
+            say("duplicate-name", f'two columns of the late port would be named "{LATE_BY}"', "late")
+        return made | {LATE: late_schema(given[0])}
 
     def output(self, given: Schema, say: Say) -> Schema:
         keys = typed_columns(self.by, given, say, "by")
@@ -58,7 +102,9 @@ class Aggregate(Operator):
             if name in names[:index]:
                 say("duplicate-name", f'two columns would be named "{name}"', "compute", name)
         self._check_time(given, say)
-        return Schema.of([*times, *keys, *made])
+        # A window that is given once is a fact that happened at its end, so it can be windowed again.
+        again = self.window is not None and self.window.fold() is None and self.emission == "final"
+        return Schema.of([*times, *keys, *made], END if again else None)
 
     def _computed(self, column: NamedValue, given: Schema, say: Say) -> DataType:
         option = ("compute", column.name)
@@ -69,10 +115,34 @@ class Aggregate(Operator):
         def place(code: str, message: str, *, hint: str = "", at: int = 0) -> None:
             say(code, message, *option, hint=hint, at=at)
 
-        grouped = frozenset(name for c in self.by if (name := getattr(c.value, "column_name", None)))
-        return type_of(column.value, given, place, aggregate=True, grouped=grouped)
+        if self.window is not None and self.window.fold() is not None:
+            for call in calls(column.value.tree):
+                if not fits(call):
+                    say(
+                        "unsupported",
+                        f"{call.function} cannot be computed over windows of records in order",
+                        *option,
+                        hint=f"these can: {', '.join(sorted(FUNCTIONS))}",
+                    )
+        return type_of(column.value, given, place, aggregate=True, grouped=self._grouped())
+
+    def _grouped(self) -> frozenset[str]:
+        return frozenset(name for c in self.by if (name := getattr(c.value, "column_name", None)))
+
+    def _check_late(self, say: Say) -> None:
+        if self.late != "drop" and self.window is None:
+            say("bad-option", "without a window nothing is late", "late", hint="give it a window")
+        elif self.late == "correct" and self.emission != "changes":
+            hint = "emit changes, for a sink that can replace a row"
+            say("bad-option", "an answer that is given once cannot be corrected", "late", hint=hint)
+        elif self.late == "correct" and not self.allowance:
+            hint = "add `allowance: 1 hour`"
+            say("missing-option", "late records can correct only for a stated time", "late", hint=hint)
+        if self.allowance and self.late != "correct":
+            say("bad-option", "an allowance goes with `late: correct`", "allowance")
 
     def _check_time(self, given: Schema, say: Say) -> None:
+        self._check_late(say)
         if self.window is None:
             if self.emission == "final":
                 say(
@@ -89,11 +159,27 @@ class Aggregate(Operator):
                 "window",
                 hint='give the source `time: {column: …, watermark: "10 seconds"}` and keep that column',
             )
+        if self.window.fold() is not None and self.emission == "changes":
+            say(
+                "unsupported",
+                "a window of records in order is given once, when the turn of its last record has come",
+                "emit",
+                hint="emit final",
+            )
+        elif self.window.session and self.emission == "changes":
+            say(
+                "unsupported",
+                "the answer of a session cannot be given before the session is over",
+                "emit",
+                detail="Spark has no changing session windows: two sessions may still become one",
+                hint="emit final",
+            )
 
     def needs(self, wanted: frozenset[str], given: tuple[Schema, ...]) -> tuple[frozenset[str], ...]:
         time = {given[0].event_time} if self.window and given[0].event_time else set()
         values: list[Value] = [*(c.value for c in self.by), *(c.value for c in self.compute)]
-        return (reads(values) | frozenset(time),)
+        passed_on = wanted & frozenset(given[0].names) if self.late == "port" else frozenset()
+        return (reads(values) | frozenset(time) | passed_on,)
 
     def changes(self, given: tuple[Changes, ...]) -> Changes:
         return Changes.APPEND if self.emission == "final" else Changes.UPDATE
@@ -104,12 +190,27 @@ class Aggregate(Operator):
 
     def state(self, given: tuple[Schema, ...]) -> State | None:
         keys = ", ".join(c.name for c in self.by)
+        if self.window and self.window.fold() is not None:
+            what = f"the records of a window for each {keys}" if keys else "the records of a window"
+            bound = None if self.window.count else "records are dropped when the watermark has passed their window"
+            hint = "a key that no longer comes keeps its last, incomplete window" if bound is None else ""
+            return State(what=what, bound=bound, hint=hint)
         if self.window:
             what = f"one row per window and {keys}" if keys else "one row per window"
-            return State(what=what, bound="windows are dropped when the watermark has passed their end")
+            kept = f" by {show_duration(self.allowance)}" if self.allowance else ""
+            return State(what=what, bound=f"windows are dropped when the watermark has passed their end{kept}")
         if not keys:
             return State(what="one row", bound="there is only one row")
         return State(what=f"one row per {keys}", bound=None)
+
+    def how(self, given: tuple[Schema, ...]) -> str:
+        if self.window is not None and self.window.fold() is not None:
+            return "Python keyed state keeps the records in order, Spark computes the answers: it has no such windows"
+        looks = "; on the way in, Python looks for late records in Arrow batches" if self.late == "port" else ""
+        return f"native{looks}"
+
+    def sets_time(self) -> bool:
+        return self.window is not None
 
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
         from pyspark.sql import functions as F
@@ -119,6 +220,42 @@ class Aggregate(Operator):
         if self.window is None:
             return {"out": frames[0].groupBy(*keys).agg(*answers)}
         assert low.given[0].event_time is not None
-        grouped = frames[0].groupBy(self.window.column(low.given[0].event_time).alias("window"), *keys).agg(*answers)
+        frame, time = frames[0], low.given[0].event_time
+        if self.late == "port" and low.aside is not None:
+            seen = watched(frame, time, self.window.closes(moment(frame, time)), low.aside)
+            frame = marked_again(seen, time, frame)
+        if (fold := self.window.fold()) is not None:
+            return {"out": self._in_order(frame, fold, time, keys, low)}
+        frame, time = momentary(frame, time)
+        grouped = self.window.group(frame, time, keys, self.allowance or timedelta(0)).agg(*answers)
         names = [F.col(f"`{name}`") for name in low.schema["out"].names[2:]]
-        return {"out": grouped.select(F.col("window.start").alias(START), F.col("window.end").alias(END), *names)}
+        ended = F.col("window.end")
+        if self.allowance:
+            ended = ended - span(self.allowance)
+        end = ended.alias(END, metadata={WATERMARKED: 0, ENDS: True})
+        return {"out": grouped.select(F.col("window.start").alias(START), end, *names)}
+
+    def _in_order(self, frame: DataFrame, fold: Fold, time: str, keys: list[Column], low: Lowering) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        from headrace.expressions.spark import to_spark
+
+        trees = {c.name: c.value.tree for c in self.compute if isinstance(c.value, Expression)}
+        found = dict.fromkeys(call for tree in trees.values() for call in calls(tree))
+        taken = [Taken(call=call, number=number) for number, call in enumerate(found)]
+        values = [to_spark(e).alias(name) for t in taken for name, e in t.columns().items()]
+        windows = windows_in_order(frame, fold, time, keys, values, streaming=low.streaming)
+        answers = [F.expr(t.sql(self._type(t.call, low.given[0]))).alias(t.answer) for t in taken]
+        answered = windows.select("*", *answers)
+        named = {name: c.name for c in self.by if (name := getattr(c.value, "column_name", None))}
+        known = {t.call: t.answer for t in taken}
+        made = [to_spark(Expression(around(tree, known, named))).alias(name) for name, tree in trees.items()]
+        start, end = (F.timestamp_micros(c).alias(n) for c, n in ((FROM, START), (TO, END)))
+        return answered.select(start, end, *(F.col(f"`{c.name}`") for c in self.by), *made)
+
+    def _type(self, call: Call, given: Schema) -> str:
+        return str(type_of(Expression(call), given, _silent, aggregate=True, grouped=self._grouped()))
+
+
+def _silent(code: str, message: str, *, hint: str = "", at: int = 0) -> None:
+    """Says nothing: the same was said when the flow was checked."""

@@ -9,9 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeVar
 
 from headrace.model import OUT, Changes, Schema
+from headrace.operators.late import Aside
 from headrace.options import Options
 
 if TYPE_CHECKING:
@@ -43,6 +46,8 @@ class State:
     """In a few words: "one row per tag and window"."""
     bound: str | None
     """What keeps it from growing for ever; None: nothing does."""
+    hint: str = ""
+    """What to do about that, if the usual advice does not fit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +59,10 @@ class Lowering:
     given: tuple[Schema, ...]
     schema: Mapping[str, Schema]
     """What `outputs` answered."""
+    base: Path = Path()
+    """The folder relative paths in the flow are meant from."""
+    aside: Aside | None = None
+    """Where records for a side port are put; None: nothing is put aside, as in a batch, where nothing is late."""
 
 
 class Operator(Options, ABC):
@@ -63,10 +72,16 @@ class Operator(Options, ABC):
     inputs: ClassVar[Literal[1, 2] | None] = 1
     """How many streams it takes; None: one or more."""
     example: ClassVar[str]
+    python_state: ClassVar[bool] = False
+    """Whether its state is handled in Python, which Spark offers on RocksDB only."""
 
     def ports(self) -> tuple[str, ...]:
         """The names of its outputs."""
         return (OUT,)
+
+    def sides(self) -> tuple[str, ...]:
+        """Those of its ports that carry records put aside on the way; they are always new facts."""
+        return ()
 
     def output(self, given: Schema, say: Say) -> Schema:
         """The columns that leave, for an operator with one input and one output."""
@@ -84,12 +99,24 @@ class Operator(Options, ABC):
         """The columns that identify a row of its output, where rows are new values for keys; else none."""
         return ()
 
+    def every(self) -> timedelta | None:
+        """How long at least between two answers, if it is asked to hold back; None: as soon as there are any."""
+        return None
+
     def state(self, given: tuple[Schema, ...]) -> State | None:
         """What it remembers between batches; None: nothing, so it may run on any part of the input alone."""
         return None
 
+    def layout(self) -> str:
+        """What its options do not tell of how its state lies on disk; another answer: old state cannot be read."""
+        return ""
+
     def remakes_columns(self) -> bool:
         """Whether its columns are new to Spark even under old names, so that it forgets which of them is the time."""
+        return False
+
+    def sets_time(self) -> bool:
+        """Whether it needs the time of its input marked for Spark, and marks that of its output itself."""
         return False
 
     def needs(self, wanted: frozenset[str], given: tuple[Schema, ...]) -> tuple[frozenset[str], ...]:

@@ -196,7 +196,7 @@ class Function:
         kind = self.column_type(given, _silent)
         if isinstance(compiled, Expression):
             return to_spark(compiled).cast(spark_type(kind))
-        _travel_by_value(self.callable)
+        travel_by_value(self.callable)
         names = list(inspect.signature(self.callable).parameters)
         wrapped = boundary(self.callable, step, names, _strict(self.callable))
         udf = F.udf(wrapped, spark_type(kind), useArrow=True)
@@ -206,7 +206,7 @@ class Function:
         self, step: str, schema: pa.Schema, many: bool
     ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """For mapInArrow: the record function over whole batches; `many`: it gives several records for one."""
-        _travel_by_value(self.callable)
+        travel_by_value(self.callable)
         wrapped = boundary(self.callable, step, None, frozenset())
 
         def run(incoming: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -264,7 +264,7 @@ def _fits(column: DataType, wanted: DataType) -> bool:
     return (is_integer(column) and wanted in (BIGINT, DOUBLE)) or (column == FLOAT and wanted == DOUBLE)
 
 
-def _travel_by_value(function: Callable[..., Any]) -> None:
+def travel_by_value(function: Callable[..., Any]) -> None:
     """Sends the author's module, and those beside it, to workers whole: they may not be able to import them."""
     from pyspark import cloudpickle
 
@@ -336,10 +336,16 @@ def boundary(
     return call
 
 
+def failed(error: Exception, step: str, function: Callable[..., Any], record: object) -> UserFunctionError:
+    """The error to raise for one that a function of the author's raised: it tells step, file, line and record."""
+    return UserFunctionError(MARKER + _failure(error, step, _reference(function), record))
+
+
 def _failure(error: Exception, step: str, reference: str, record: object) -> str:
     """One line of JSON that tells which call failed, where in the author's file, and on what."""
     frames = traceback.extract_tb(error.__traceback__)[1:]
-    authors = [f for f in frames if "site-packages" not in f.filename]
+    ours = str(Path(__file__).parents[1])
+    authors = [f for f in frames if "site-packages" not in f.filename and not f.filename.startswith(ours)]
     where = authors[-1] if authors else frames[-1] if frames else None
     shown = json.dumps(record, default=str)
     return json.dumps(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 
@@ -30,6 +30,7 @@ first_three:
 class Limit(Operator):
     """Let the first records of each key through, in the order they arrive, and drop the rest."""
 
+    python_state: ClassVar[bool] = True
     rows: int = Field(ge=1, description="How many records of each key.")
     by: Names = Field(min_length=1, description="Columns that make the key.")
 

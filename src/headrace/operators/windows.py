@@ -4,36 +4,72 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import TYPE_CHECKING
+from zoneinfo import available_timezones
 
 from pydantic import Field, model_validator
 
+from headrace.operators.folds import Fold
 from headrace.options import Duration, Options, refuse, show_duration
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.group import GroupedData
 
 START, END = "window_start", "window_end"
 """The columns every windowed result begins with; a window holds times from its start up to, not including, its end."""
 
+WATERMARKED = "spark.watermarkDelayMs"
+"""Spark's mark on the column that the watermark is compared with; on a struct of two times it means the second."""
+ENDS = "headrace.ends"
+"""Our mark on an event time that is the end of a window: the moment just before it is meant."""
+_MOMENT, _WINDOW, _KEPT, _ALL = "_headrace_moment", "_headrace_window", "_headrace_kept", "_headrace_all"
+_DAY = timedelta(days=1)
+
 
 class Window(Options):
-    """Windows of a fixed length over the event time.
+    """Windows over the event time: pieces of a fixed length, or sessions that end when nothing more comes.
 
     `tumbling: 10 seconds` cuts time into pieces; `hopping: 10 seconds, every: 5 seconds` begins a piece of
-    ten seconds every five, so that a record is in two of them.
+    ten seconds every five, so that a record is in two of them; `session: 30 seconds` puts the records of a key
+    together that follow each other within thirty seconds, and ends that long after the last of them; `at_most`
+    begins the next one when a session has become that long. `sliding: 10 seconds` gives a window with each record:
+    the last ten seconds up to it. `count: 10` gives the records of a key ten by ten, `count: 10, each: 5` the last
+    ten after every fifth, `count: 1` each alone. These last three and `at_most` take a key's records in the order of
+    their times, each once the watermark has passed it; `window_start` and `window_end` of the windows by count and
+    sliding are times of records, both inside.
+
+    Pieces are counted from 1970-01-01T00:00:00Z. With `zone` a piece of whole days begins at midnight there, and is
+    as long as those days are where the clock is changed.
     """
 
     tumbling: Duration | None = Field(None, description="Length of windows that follow one another.")
     hopping: Duration | None = Field(None, description="Length of windows that overlap; needs `every`.")
     every: Duration | None = Field(None, description="How often a hopping window begins.")
+    session: Duration | None = Field(None, description="The pause after which a key's session is over.")
+    at_most: Duration | None = Field(None, description="How long a session may become; then the next one begins.")
+    sliding: Duration | None = Field(None, description="Length of windows that end with each record.")
+    count: int | None = Field(None, ge=1, description="How many records of a key make a window.")
+    each: int | None = Field(None, ge=1, description="After how many records a window by count is given.")
+    zone: str | None = Field(
+        None,
+        description="Time zone whose midnight begins a tumbling window of whole days.",
+        examples=["Europe/Berlin"],
+    )
 
     @model_validator(mode="after")
     def _one_kind(self) -> Window:
-        if (self.tumbling is None) == (self.hopping is None):
-            raise refuse("bad-option", "a window is either tumbling or hopping", "write {tumbling: 10 seconds}")
+        kinds = (self.tumbling, self.hopping, self.session, self.sliding, self.count)
+        if sum(kind is not None for kind in kinds) != 1:
+            raise refuse(
+                "bad-option", "a window is one of tumbling, hopping, session, sliding, count", "write {tumbling: 10 s}"
+            )
         if (self.hopping is None) != (self.every is None):
             raise refuse("bad-option", 'hopping and "every" go together', "write {hopping: 10 s, every: 5 s}")
-        if self.length <= timedelta(0) or self.step <= timedelta(0):
+        if self.each is not None and (self.count is None or self.each > self.count):
+            raise refuse("bad-option", '"each" goes with "count" and is not greater', "write {count: 10, each: 5}")
+        if self.at_most is not None and (self.session is None or self.at_most < self.session):
+            raise refuse("bad-option", '"at_most" goes with "session" and is not shorter', "write {session: 30 s}")
+        if self.count is None and (self.length <= timedelta(0) or self.step <= timedelta(0)):
             raise refuse("bad-option", "a window must be longer than nothing")
         if self.step > self.length:
             raise refuse(
@@ -41,11 +77,24 @@ class Window(Options):
                 f"windows of {show_duration(self.length)} every {show_duration(self.step)} leave gaps",
                 "every must not be longer than the window",
             )
+        self._check_zone()
         return self
+
+    def _check_zone(self) -> None:
+        if self.zone is None:
+            return
+        if self.tumbling is None or self.tumbling % _DAY:
+            raise refuse(
+                "bad-option",
+                "a zone says when a day begins, so it needs a tumbling window of whole days",
+                "write {tumbling: 1 day, zone: Europe/Berlin}",
+            )
+        if self.zone not in available_timezones():
+            raise refuse("bad-option", f'there is no time zone "{self.zone}"', "write a name such as Europe/Berlin")
 
     @property
     def length(self) -> timedelta:
-        return self.tumbling or self.hopping or timedelta(0)
+        return self.tumbling or self.hopping or self.session or self.sliding or timedelta(0)
 
     @property
     def step(self) -> timedelta:
@@ -53,14 +102,123 @@ class Window(Options):
 
     def __str__(self) -> str:
         if self.tumbling:
-            return f"tumbling {show_duration(self.length)}"
+            zone = f" in {self.zone}" if self.zone else ""
+            return f"tumbling {show_duration(self.length)}{zone}"
+        if self.session:
+            most = f", at most {show_duration(self.at_most)}" if self.at_most else ""
+            return f"session with a gap of {show_duration(self.length)}{most}"
+        if self.sliding:
+            return f"sliding {show_duration(self.length)}"
+        if self.count:
+            return f"of {self.count} records, each {self.each or self.count}"
         return f"hopping {show_duration(self.length)} every {show_duration(self.step)}"
 
-    def column(self, time: str) -> Column:
-        """Spark's window column over an event-time column."""
+    def fold(self) -> Fold | None:
+        """How its windows are made of a key's records in order; None: Spark has a native way."""
+        micros = round(self.length.total_seconds() * 1_000_000)
+        if self.count is not None:
+            return Fold(kind="count", size=self.count, step=self.each or self.count)
+        if self.sliding is not None:
+            return Fold(kind="sliding", size=micros)
+        if self.at_most is not None:
+            return Fold(kind="session", size=micros, most=round(self.at_most.total_seconds() * 1_000_000))
+        return None
+
+    def closes(self, column: Column) -> Column:
+        """When the last window ends that a record of this time can be in."""
         from pyspark.sql import functions as F
 
-        return F.window(F.col(f"`{time}`"), interval(self.length), interval(self.step))
+        if self.fold() is not None:
+            return column
+        if self.session:
+            return column + span(self.length)
+        if self.zone:
+            return _days(column, self.length // _DAY, self.zone)["end"]
+        micros = round(self.step.total_seconds() * 1_000_000)
+        begins = F.unix_micros(column) - F.pmod(F.unix_micros(column), F.lit(micros))
+        return F.timestamp_micros(begins) + span(self.length)
+
+    def group(
+        self, frame: DataFrame, time: str, keys: list[Column], allowance: timedelta = timedelta(0)
+    ) -> GroupedData:
+        """The frame grouped by window, a struct of start and end named `window`, and by the keys.
+
+        With an allowance the end, which the watermark is compared with, is that much later.
+        """
+        from pyspark.sql import functions as F
+
+        column = F.col(f"`{time}`")
+        if allowance:
+            windows = frame.select("*", self._column(column).alias(_WINDOW))
+            later = F.struct(
+                F.col(f"{_WINDOW}.start").alias("start"), (F.col(f"{_WINDOW}.end") + span(allowance)).alias("end")
+            )
+            kept = windows.select("*", later.alias(_KEPT, metadata={WATERMARKED: 0}))
+            return kept.groupBy(F.col(_KEPT).alias("window"), *keys)
+        if self.session:
+            if not keys:  # Spark has no sessions over all records; one key for all of them is the same
+                frame = frame.withColumn(_ALL, F.lit(0))
+                keys = [F.col(_ALL)]
+            return frame.groupBy(F.session_window(column, interval(self.length)).alias("window"), *keys)
+        if self.zone:
+            days = self._column(column).alias(_WINDOW, metadata={WATERMARKED: 0})
+            return frame.select("*", days).groupBy(F.col(_WINDOW).alias("window"), *keys)
+        return frame.groupBy(self._column(column).alias("window"), *keys)
+
+    def _column(self, time: Column) -> Column:
+        from pyspark.sql import functions as F
+
+        if self.zone:
+            return _days(time, self.length // _DAY, self.zone)
+        return F.window(time, interval(self.length), interval(self.step))
+
+
+def momentary(frame: DataFrame, time: str) -> tuple[DataFrame, str]:
+    """The frame and its column of moments: where the time is the end of a window, the last microsecond before it.
+
+    Otherwise the window from 50 to 60 would be counted in the minute that begins at 60.
+    """
+    if not frame.schema[time].metadata.get(ENDS):
+        return frame, time
+    return frame.select("*", moment(frame, time).alias(_MOMENT, metadata={WATERMARKED: 0})), _MOMENT
+
+
+def moment(frame: DataFrame, time: str) -> Column:
+    """The moment that a frame's time column means."""
+    from pyspark.sql import functions as F
+
+    column = F.col(f"`{time}`")
+    return column - F.expr("INTERVAL '0.000001' SECOND") if frame.schema[time].metadata.get(ENDS) else column
+
+
+def marked_again(frame: DataFrame, time: str, *given: DataFrame) -> DataFrame:
+    """The frame with its time marked as it was in a frame it was made from, where a Python function lost the marks."""
+    from pyspark.sql import functions as F
+
+    marks = next((g.schema[time].metadata for g in given if time in g.columns), {})
+    kept = {name: marks[name] for name in (WATERMARKED, ENDS) if name in marks}
+    return frame.select(*(F.col(f"`{c}`").alias(c, metadata=kept) if c == time else f"`{c}`" for c in frame.columns))
+
+
+def _days(time: Column, days: int, zone: str) -> Column:
+    """The window of so many days in a zone, from midnight there to midnight there.
+
+    Made by hand, because Spark's own windows have one length whatever the clock does.
+    """
+    from pyspark.sql import functions as F
+
+    epoch = F.lit("1970-01-01").cast("date")
+    day = F.datediff(F.from_utc_timestamp(time, zone).cast("date"), epoch)
+    first = (F.floor(day / days) * days).cast("int")
+    start, end = (F.to_utc_timestamp(F.date_add(epoch, d).cast("timestamp"), zone) for d in (first, first + days))
+    return F.when(time.isNotNull(), F.struct(start.alias("start"), end.alias("end")))
+
+
+def span(length: timedelta) -> Column:
+    """A length of time as a Spark value."""
+    from pyspark.sql import functions as F
+
+    return F.expr(f"INTERVAL '{length.total_seconds():.3f}' SECOND")
 
 
 def interval(length: timedelta) -> str:
@@ -68,11 +226,26 @@ def interval(length: timedelta) -> str:
     return f"{round(length.total_seconds() * 1000)} milliseconds"
 
 
-def tumbling(length: str | timedelta) -> Window:
+def tumbling(length: str | timedelta, *, zone: str | None = None) -> Window:
     """Windows that follow one another."""
-    return Window.model_validate({"tumbling": length})
+    return Window.model_validate({"tumbling": length} | ({"zone": zone} if zone else {}))
 
 
 def hopping(length: str | timedelta, every: str | timedelta) -> Window:
     """Windows of one length that begin more often than that."""
     return Window.model_validate({"hopping": length, "every": every})
+
+
+def session(gap: str | timedelta, *, at_most: str | timedelta | None = None) -> Window:
+    """Records that follow each other within a pause."""
+    return Window.model_validate({"session": gap} | ({"at_most": at_most} if at_most else {}))
+
+
+def sliding(length: str | timedelta) -> Window:
+    """A window that ends with each record."""
+    return Window.model_validate({"sliding": length})
+
+
+def count(records: int, *, each: int | None = None) -> Window:
+    """Windows of so many records."""
+    return Window.model_validate({"count": records} | ({"each": each} if each else {}))

@@ -19,6 +19,7 @@ from pydantic import BaseModel, SecretStr
 
 from headrace.compile.plan import Plan, Query
 from headrace.model import Step
+from headrace.operators.base import Operator
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ def _describe(plan: Plan, query: Query) -> dict[str, Any]:
 
 def _meaning(part: Any) -> str:
     assert isinstance(part, Step), f"only steps hold state, not {type(part).__name__}"
-    return digest((part.operator, part.options, [str(port) for port in part.inputs]))
+    operator: Operator = part.options
+    layout = (operator.layout(),) if operator.layout() else ()
+    return digest((part.operator, operator, [str(port) for port in part.inputs], *layout))
 
 
 def compare(before: Mapping[str, Any], after: Mapping[str, Any]) -> Verdict:

@@ -15,8 +15,9 @@ import threading
 import traceback
 from collections.abc import Mapping
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.compile.plan import Plan
 from headrace.errors import EndpointError, FlowError, HeadraceError, Problem
@@ -25,9 +26,10 @@ from headrace.observe import events
 from headrace.project import Project, kafka_client
 from headrace.run import session as sessions
 from headrace.run.checkpoint import resume_point
-from headrace.run.failure import Failure, explain
+from headrace.run.failure import Failure, NotThereError, explain
 from headrace.run.flush import holds_windows, plan_flush
 from headrace.run.home import Home, Record
+from headrace.run.idle import Idle
 from headrace.run.lag import Groups
 from headrace.run.prepare import text_hash
 from headrace.run.queries import Running, Stopping, Watch, run_batch, start_query
@@ -115,9 +117,9 @@ def _at_origin(home: Home, failure: Failure) -> Failure:
 
 
 def _kafka(project: Project, flow: Flow, record: Record) -> Mapping[str, str]:
-    """How to reach Kafka, if the flow needs it and somebody answers there.
+    """How to reach Kafka, if the flow needs it, somebody answers there and has the topics that are read.
 
-    Asked here because Spark waits a minute before it says that nobody does.
+    Asked here because Spark waits a minute before it says that nobody does, and starts before it looks for a topic.
     """
     ends: tuple[Source | Sink, ...] = (*flow.sources, *flow.sinks)
     parts = [p for p in ends if p.connector == "kafka"]
@@ -128,7 +130,24 @@ def _kafka(project: Project, flow: Flow, record: Record) -> Mapping[str, str]:
         client = kafka_client(project, record.asked.bootstrap)
     for part, address in zip(parts, own, strict=True):
         reach(address or client["bootstrap.servers"], part.name)
+        if isinstance(part, Source):
+            has_topics(kafka_client(project, address) if address else client, part)
     return client
+
+
+def has_topics(client: Mapping[str, str], source: Source) -> None:
+    """Raises NotThereError if a topic that a source reads does not exist."""
+    from headrace.log.client import metadata
+
+    there = metadata(client).topics
+    missing = [topic for topic in getattr(source.options, "topic", ()) if topic not in there]
+    if missing:
+        known = [name for name in there if not name.startswith("__")]
+        close = get_close_matches(missing[0], known, n=1)
+        raise NotThereError(
+            f'topic "{missing[0]}" does not exist in Kafka at "{client["bootstrap.servers"]}", for "{source.name}"',
+            hint=(f'did you mean "{close[0]}"? Else ' if close else "") + f"headrace topic create {missing[0]}",
+        )
 
 
 def reach(addresses: str, step: str, seconds: float = 5.0) -> None:
@@ -162,12 +181,13 @@ def _session(home: Home, record: Record, project: Project, plan: Plan, master: s
         jars=ensure("spark", java=java),
         scratch=home.scratch,
         log4j=log4j,
-        python_path=paths,
         plan=plan.spark,
         project=project.settings.spark.settings,
         flow=dict(plan.flow.spark),
+        host=sessions.address_towards(master),
     )
-    return sessions.start(plan.flow.name, wanted, log4j=log4j, scratch=home.scratch)
+    ship = sessions.shipped(paths, Path(record.root))
+    return sessions.start(plan.flow.name, wanted, log4j=log4j, scratch=home.scratch, ship=ship)
 
 
 def _run(
@@ -199,7 +219,13 @@ def _run(
             run_batch(home, plan, query, where)
         return _ended(home, plan, stopping)
     groups = Groups(plan, kafka)
-    watch = Watch(home, plan.queries, groups.note)
+    idle = Idle(plan, home)
+
+    def note(measured: dict[str, Any]) -> None:
+        groups.note(measured)
+        idle.note(measured)
+
+    watch = Watch(home, plan.queries, note)
     watch.attach(session)
     running: list[Running] = []
     try:
@@ -208,7 +234,7 @@ def _run(
             running += [start_query(home, plan, query, where, stopping, until_done=until_done)]
         events.append(home.events, "started", mode=str(plan.mode), queries=[q.name for q in plan.queries])
         stopping.running = True
-        _wait(running, stopping)
+        _wait(running, stopping, None if until_done else idle)
         if record.asked.until_done and not stopping.asked:
             _drain(home, plan, running, stopping)
     finally:
@@ -219,11 +245,13 @@ def _run(
     return _ended(home, plan, stopping)
 
 
-def _wait(running: list[Running], stopping: Stopping) -> None:
+def _wait(running: list[Running], stopping: Stopping, idle: Idle | None = None) -> None:
     """Until every query has ended, one has failed, or a stop is asked for."""
     while any(one.active for one in running):
         for one in running:
             one.check()
+        if idle is not None:
+            idle.tend(running, stopping)
         if stopping.event.wait(0.1):
             return
     for one in running:

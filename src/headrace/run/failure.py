@@ -23,6 +23,10 @@ _KINDS: Mapping[str, type[HeadraceError]] = {
 }
 
 
+class NotThereError(EndpointError):
+    """Something the outside does not have; asking again at once will not bring it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Failure:
     """Why a driver ended, for the terminal, the events and the API."""
@@ -73,14 +77,13 @@ def ours_as_failure(error: HeadraceError) -> Failure:
     if isinstance(error, FlowError):
         return Failure(kind="flow", message=error.message, problems=tuple(p.as_dict() for p in error.problems))
     kind = next((k for k, cls in _KINDS.items() if isinstance(error, cls)), "internal")
-    return Failure(
-        kind=kind, message=error.message, detail=error.detail, hint=error.hint, retry=isinstance(error, EndpointError)
-    )
+    retry = isinstance(error, EndpointError) and not isinstance(error, NotThereError)
+    return Failure(kind=kind, message=error.message, detail=error.detail, hint=error.hint, retry=retry)
 
 
 def explain_text(text: str, *, query: str = "", kafka: str = "") -> Failure:
     """The same from the text of a trace."""
-    rules = (_function, lambda t: _kafka(t, kafka), _cluster, _checkpoint, _memory, _data, _worker)
+    rules = (_function, _from_worker, lambda t: _kafka(t, kafka), _cluster, _checkpoint, *_OTHERS)
     found = next((failure for rule in rules if (failure := rule(text)) is not None), None)
     if found is None:
         refused = re.search(r"AnalysisException|\[(UNRESOLVED|STREAMING_OUTPUT_MODE|DATATYPE_MISMATCH)[\w.]*\]", text)
@@ -129,6 +132,15 @@ def _function(text: str) -> Failure | None:
         record=record if isinstance(record, str) else "" if record is None else json.dumps(record, default=str),
         hint="handle such records in the function, or filter them out before it",
     )
+
+
+def _from_worker(text: str) -> Failure | None:
+    """An error of ours that a step raised in a worker; only its first line survives the way through Java."""
+    found = re.search(r"headrace\.errors\.(EndpointError|DataError): ([^\n]+)", text)
+    if found is None:
+        return None
+    endpoint = found[1] == "EndpointError"
+    return Failure(kind="endpoint" if endpoint else "data", message=found[2].strip(), retry=endpoint)
 
 
 _UNREACHABLE = re.compile(
@@ -209,6 +221,16 @@ def _checkpoint(text: str) -> Failure | None:
     )
 
 
+def _old_times(text: str) -> Failure | None:
+    if "EMITTING_ROWS_OLDER_THAN_WATERMARK_NOT_ALLOWED" not in text:
+        return None
+    return Failure(
+        kind="data",
+        message="a step gave a record whose event time is behind the watermark",
+        hint="give that column another name in `returns`, or take the time of the record at hand or of the timer",
+    )
+
+
 def _memory(text: str) -> Failure | None:
     if "java.lang.OutOfMemoryError" not in text:
         return None
@@ -217,6 +239,17 @@ def _memory(text: str) -> Failure | None:
         message="Spark ran out of memory",
         detail=root_cause(text),
         hint='give it more: [spark.settings] "spark.driver.memory" = "4g" in headrace.toml',
+        retry=True,
+    )
+
+
+def _slow_start(text: str) -> Failure | None:
+    if "Python worker failed to connect back" not in text:
+        return None
+    return Failure(
+        kind="internal",
+        message="Python did not start within ten seconds, which is as long as Spark waits",
+        hint="the machine may be busy; it is tried again",
         retry=True,
     )
 
@@ -255,6 +288,9 @@ def _worker(text: str) -> Failure | None:
         file=file,
         line=int(line),
     )
+
+
+_OTHERS = (_old_times, _memory, _slow_start, _data, _worker)
 
 
 def root_cause(text: str) -> str:

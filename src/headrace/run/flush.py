@@ -49,6 +49,21 @@ def plan_flush(checkpoint: Path) -> int | None:
     return done + 1
 
 
+def plan_watermark(checkpoint: Path, milliseconds: int) -> int | None:
+    """Plans a batch without new records that brings the watermark up to a time; its number.
+
+    None if the watermark is there already, or a batch is planned that must run first.
+    """
+    done, begun = last_committed(checkpoint), last_planned(checkpoint)
+    if done is None or begun != done:
+        return None
+    entry = planned(checkpoint, done)
+    if entry.metadata.get("batchWatermarkMs", 0) >= milliseconds:
+        return None
+    _write_new(checkpoint / "offsets" / str(done + 1), entry.at_watermark(milliseconds).render())
+    return done + 1
+
+
 def _write_new(path: Path, text: str) -> None:
     """Makes the file appear whole or not at all, as Spark does. No checksum beside it: Spark takes it without."""
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)

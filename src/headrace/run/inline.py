@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 def run_to_end(plan: Plan, query: Query, where: Where, checkpoint: Path, *, flush: bool = True) -> None:
     """Takes all input there is, and closes the last windows unless `flush` is off; raises what a batch raises."""
-    lowered = lower(plan, query, where)
+    lowered = lower(plan, query, replace(where, checkpoint=checkpoint))
     if not where.streaming:
         lowered.write(lowered.trunk, 0)
         return
@@ -61,7 +62,6 @@ def local_session(project: Project | None = None, *, cores: int = 2) -> SparkSes
         jars=ensure("spark", java=java),
         scratch=scratch,
         log4j=log4j,
-        python_path=paths,
         project=project.settings.spark.settings,
     )
     with _quiet(Path(folder.name) / "spark.log"):

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from headrace.compile.plan import Plan, Query
@@ -49,6 +49,7 @@ class Running:
     query: Query
     watermarked: bool
     begin: Callable[..., StreamingQuery]
+    trigger: dict[str, Any] = field(default_factory=dict)
     stopping: Stopping
     error: list[BaseException] = field(default_factory=list)
     """What the batch function raised, before Java turned it into text."""
@@ -68,6 +69,10 @@ class Running:
             error=self.error,
             spark=self.begin({"once": True}),
         )
+
+    def resume(self) -> None:
+        """The same query started again to go on."""
+        self.spark = self.begin(self.trigger)
 
     def check(self) -> None:
         """Raises what ended the query, unless it ended as it should."""
@@ -93,7 +98,7 @@ def start_query(home: Home, plan: Plan, query: Query, where: Where, stopping: St
     """Lowers a query and starts it on its checkpoint."""
     from headrace.compile.lower import lower
 
-    lowered = lower(plan, query, where)
+    lowered = lower(plan, query, replace(where, checkpoint=home.checkpoint(query.name)))
     trunk = _counted(lowered.trunk)
     errors: list[BaseException] = []
 
@@ -118,15 +123,21 @@ def start_query(home: Home, plan: Plan, query: Query, where: Where, stopping: St
             .start()
         )
 
-    trigger: dict[str, Any] = {"availableNow": True} if until_done else {"processingTime": "0 seconds"}
+    trigger: dict[str, Any] = {"availableNow": True} if until_done else {"processingTime": _pause(query)}
     return Running(
         query=query,
         watermarked=has_watermark(trunk),
         begin=begin,
+        trigger=trigger,
         stopping=stopping,
         error=errors,
         spark=begin(trigger),
     )
+
+
+def _pause(query: Query) -> str:
+    """How long Spark waits from batch to batch, as it reads it."""
+    return f"{round(query.every.total_seconds() * 1000) if query.every else 0} milliseconds"
 
 
 def has_watermark(frame: DataFrame) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import socket
 import sys
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOOPBACK = "127.0.0.1"
+_NOT_OURS = frozenset({"node_modules", "site-packages", "venv"})
+"""Folders within a project whose modules belong to somebody else."""
 
 _LOG4J = """\
 # Written by headrace at every start; what goes to standard error is the driver's log.
@@ -50,6 +53,26 @@ def is_local(master: str) -> bool:
     return master == "local" or master.startswith("local[")
 
 
+def address_towards(master: str) -> str | None:
+    """The address of this machine on the way to a standalone master; None if there is none, or no such master.
+
+    Spark would ask for the address of this machine's name, which is often one that only the machine itself knows.
+
+    >>> address_towards("spark://127.0.0.1:7077"), address_towards("yarn")
+    ('127.0.0.1', None)
+    """
+    found = re.match(r"spark://\[?([^,\]]+?)\]?:(\d+)(,|$)", master)
+    if found is None:
+        return None
+    try:
+        family, kind, _, _, address = socket.getaddrinfo(found[1], int(found[2]), type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as way:
+            way.connect(address)  # nothing is sent: it only chooses the way
+            return str(way.getsockname()[0])
+    except OSError:
+        return None
+
+
 def cores(master: str) -> int:
     """How many tasks can run at once on this machine; on a cluster, as many as this machine has, for want of knowledge.
 
@@ -66,12 +89,12 @@ def settings(
     jars: Sequence[Path],
     scratch: Path,
     log4j: Path,
-    python_path: Sequence[Path],
     plan: Mapping[str, str] | None = None,
     project: Mapping[str, str] | None = None,
     flow: Mapping[str, str] | None = None,
+    host: str | None = None,
 ) -> dict[str, str]:
-    """Every setting of the session. Pure."""
+    """Every setting of the session; `host` is where a cluster's workers reach the driver. Pure."""
     java = f"-Dlog4j2.configurationFile=file:{log4j} -Djava.io.tmpdir={scratch} -XX:+UseParallelGC -XX:-UsePerfData"
     ours = {
         "spark.master": master,
@@ -80,6 +103,7 @@ def settings(
         "spark.jars": ",".join(str(jar) for jar in jars),
         "spark.driver.memory": "2g",
         "spark.sql.session.timeZone": "UTC",
+        "spark.executorEnv.TZ": "UTC",
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.shuffle.partitions": str(cores(master)),
         "spark.sql.streaming.stateStore.providerClass": (
@@ -89,7 +113,6 @@ def settings(
         "spark.sql.streaming.numRecentProgressUpdates": "10",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.executorEnv.PYTHONPATH": os.pathsep.join(str(p) for p in python_path),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
     }
     if is_local(master):
@@ -99,6 +122,8 @@ def settings(
             "spark.driver.bindAddress": LOOPBACK,
             "spark.local.dir": str(scratch),
         }
+    elif host is not None:
+        ours |= {"spark.driver.host": host, "spark.driver.bindAddress": host}
     merged = {**ours, **(plan or {}), **(project or {}), **(flow or {})}
     # Java options add up: an author who sets one must not lose the log file.
     merged["spark.driver.extraJavaOptions"] = f"{java} {merged.get('spark.driver.extraJavaOptions', '')}".strip()
@@ -112,6 +137,7 @@ def environment(java_home: Path, master: str, python_path: Sequence[Path]) -> di
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(str(p) for p in python_path),
+        "TZ": "UTC",  # times in Python state cross between Java and Python without their zone
     }
     return {**wanted, "SPARK_LOCAL_IP": LOOPBACK} if is_local(master) else wanted
 
@@ -123,8 +149,10 @@ def python_path(flow_file: Path, root: Path) -> tuple[Path, ...]:
     return tuple(dict.fromkeys((beside, beside.parent, root.resolve(), package)))
 
 
-def start(name: str, wanted: Mapping[str, str], *, log4j: Path, scratch: Path) -> SparkSession:
-    """Starts Spark with exactly these settings; one session per process."""
+def start(
+    name: str, wanted: Mapping[str, str], *, log4j: Path, scratch: Path, ship: Sequence[Path] = ()
+) -> SparkSession:
+    """Starts Spark with exactly these settings; one session per process. A cluster is sent the modules to `ship`."""
     from pyspark.sql import SparkSession
 
     if scratch.exists():  # what a killed driver left
@@ -136,16 +164,28 @@ def start(name: str, wanted: Mapping[str, str], *, log4j: Path, scratch: Path) -
         builder = builder.config(key, value)
     session = builder.getOrCreate()
     if not is_local(wanted["spark.master"]):
-        session.sparkContext.addPyFile(str(_package(scratch)))
+        for number, folder in enumerate(ship):
+            session.sparkContext.addPyFile(str(_zipped(folder, scratch / f"modules-{number}.zip")))
     return session
 
 
-def _package(scratch: Path) -> Path:
-    """Our package as a zip, for executors on machines that do not have it."""
-    root = Path(__file__).resolve().parents[1]
-    archive = scratch / "headrace.zip"
+def shipped(paths: Sequence[Path], root: Path) -> tuple[Path, ...]:
+    """The folders whose modules go to the executors of a cluster: the project's, and our own package."""
+    project = root.resolve()
+    return tuple(path for path in paths if path.is_relative_to(project) or (path / "headrace").is_dir())
+
+
+def _zipped(folder: Path, archive: Path) -> Path:
+    """The Python modules below a folder as a zip, for executors on machines that do not have them.
+
+    Of a folder with our package in it only that is taken, since it may be a whole environment's.
+    """
+    roots = [folder / "headrace"] if (folder / "headrace" / "run" / "session.py").is_file() else [folder]
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as file:
-        for path in sorted(root.rglob("*")):
-            if path.is_file() and "__pycache__" not in path.parts:
-                file.write(path, Path("headrace") / path.relative_to(root))
+        for root in roots:
+            for at, folders, names in os.walk(root):
+                folders[:] = sorted(f for f in folders if not f.startswith((".", "__pycache__")) and f not in _NOT_OURS)
+                for name in sorted(n for n in names if not n.startswith(".")):
+                    if root != folder or name.endswith(".py"):  # of our own package, its data too
+                        file.write(Path(at, name), Path(at, name).relative_to(folder))
     return archive

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from headrace.compile.lower import Where
 from headrace.compile.planner import plan
 from headrace.connectors import memory
 from headrace.errors import HeadraceError
-from headrace.model import Flow, Mode, Step
+from headrace.model import Flow, Mode, Port, Step
 from headrace.operators.base import Operator
 from headrace.testing.cases import Case, Input, read_cases, read_input
 from headrace.testing.compare import difference
@@ -55,7 +55,8 @@ def run_file(file: Path, session: Callable[[], SparkSession], only: str = "") ->
         return
     for case in cases:
         if only in case.name:
-            yield run_case(flow, case, cases_of(file), session())
+            # By its file: a flow may be written twice, as a flow file and in Python.
+            yield replace(run_case(flow, case, cases_of(file), session()), flow=str(file))
 
 
 def run_case(flow: Flow, case: Case, file: Path, session: SparkSession) -> Outcome:
@@ -92,8 +93,18 @@ def outputs(
     made = plan(flow, mode=mode)
     for key, value in made.spark.items():
         session.conf.set(key, value)
-    sinks = {s.name: kept(SINKS[s.connector](s.options), row_key(flow, s.inputs[0].step)) for s in flow.sinks}
-    sources = {s.name: Given(SOURCES[s.connector](s.options), given[s.name], case.clock) for s in flow.sources}
+    sinks = {s.name: kept(SINKS[s.connector](s.options), row_key(flow, s.inputs[0])) for s in flow.sinks}
+    # Without a clock a case says nothing about arrivals, so no time in it is too far ahead of one.
+    clocked = "clock" in case.model_fields_set
+    sources = {
+        s.name: Given(
+            SOURCES[s.connector](s.options),
+            given[s.name],
+            case.clock,
+            arrives=clocked or (s.time is not None and s.time.kind == "ingestion"),
+        )
+        for s in flow.sources
+    }
     with tempfile.TemporaryDirectory(prefix="headrace-case-", ignore_cleanup_errors=True) as home:
         where = Where(
             session=session,
@@ -113,11 +124,15 @@ def outputs(
         }
 
 
-def row_key(flow: Flow, step: str) -> tuple[str, ...]:
-    """The columns that identify a changing row: those of the nearest aggregate above."""
-    for name in (step, *reversed(flow.upstream(step))):
+def row_key(flow: Flow, port: Port) -> tuple[str, ...]:
+    """The columns that identify a changing row: those of the nearest aggregate above; none for what was put aside."""
+    above = (port.step, *reversed(flow.upstream(port.step)))
+    ports = {i.step: i.port for name in above for i in flow[name].inputs} | {port.step: port.port}
+    for name in above:
         part = flow[name]
         operator: Operator | None = part.options if isinstance(part, Step) else None
+        if operator is not None and ports.get(name) in operator.sides():
+            return ()
         if operator is not None and operator.identifies():
             return operator.identifies()
     return ()

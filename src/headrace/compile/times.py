@@ -1,0 +1,59 @@
+"""The time of a source's records on Spark: made, and records without one that can be believed left out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from headrace.catalogue import SOURCES
+from headrace.connectors.time import ARRIVAL, Time
+from headrace.model import Source
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def timed(source: Source, frame: DataFrame, column: str) -> DataFrame:
+    """The frame with its time column made; what has none that is believed is counted as unreadable and left out.
+
+    Before the watermark is set, so that a record from the far future does not make all others late.
+    """
+    from pyspark.sql import functions as F
+
+    time: Time = source.time
+    if time.kind == "processing":
+        # Of the batch, and the same when it is repeated.
+        return _observed(frame.withColumn(column, F.current_timestamp()), source.name, column, F.lit(False))
+    made = F.col(ARRIVAL) if time.kind == "ingestion" else time.moment(F.col(f"`{column}`"))
+    frame = frame.withColumn(column, made)
+    at = F.col(f"`{column}`")
+    ahead = _ahead(time, at, arrives=SOURCES[source.connector].arrival is not None)
+    return _observed(frame, source.name, column, ahead).where(~(at.isNull() | ahead))
+
+
+def _observed(frame: DataFrame, source: str, column: str, ahead: Column) -> DataFrame:
+    """The frame with what the run's progress tells about a source's times counted on the way."""
+    from pyspark.sql import functions as F
+
+    at = F.col(f"`{column}`")
+    bad = at.isNull() | ahead
+    return frame.observe(
+        f"{source}.time",
+        F.count_if(~bad).alias("records"),
+        F.max(F.when(~bad, F.unix_millis(at))).alias("newest"),
+        F.count_if(bad).alias("unreadable"),
+        F.count_if(at.isNull()).alias("untimed"),
+        F.count_if(ahead).alias("ahead"),
+    )
+
+
+def _ahead(time: Time, at: Column, *, arrives: bool) -> Column:
+    """Whether a time lies too far in the future to be believed; never null."""
+    from pyspark.sql import functions as F
+
+    ahead, bound = F.lit(False), time.bound(arrives)
+    if bound is not None:
+        latest = F.col(ARRIVAL) + F.expr(f"INTERVAL '{bound.total_seconds():.3f}' SECOND")
+        ahead = ahead | F.coalesce(at > latest, F.lit(False))
+    if time.last is not None:
+        ahead = ahead | F.coalesce(at >= F.lit(time.last), F.lit(False))
+    return ahead

@@ -1,0 +1,212 @@
+"""Windows on Spark: sessions, windows of windows, days in a zone, and what the last batch closes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.check import check
+from headrace.check.wires import wires
+from headrace.declare import flowfile
+from headrace.declare.resolve import resolve
+from headrace.model import Flow
+from headrace.testing.cases import Case, Input
+from headrace.testing.compare import difference
+from headrace.testing.run_cases import outputs
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Rows = list[dict[str, Any]]
+
+
+def flow_of(steps: str, last: str, time: str = "{column: at, watermark: 10 seconds}", sinks: str = "") -> Flow:
+    text = f"""\
+flow: windows
+sources:
+  rows:
+    values: {{rows: []}}
+    schema: k STRING, x BIGINT, at TIMESTAMP
+    time: {time}
+steps:
+{steps}
+sinks:
+  out: {{from: {last}, console: {{}}}}
+{sinks}
+"""
+    report = check(resolve(flowfile.read(text)))
+    assert report.errors == (), "\n".join(map(str, report.errors))
+    return report.flow
+
+
+def at(second: int, x: int = 1, k: str | None = "a") -> dict[str, Any]:
+    return {"k": k, "x": x, "at": f"2026-01-01T{second // 3600:02d}:{second // 60 % 60:02d}:{second % 60:02d}Z"}
+
+
+def run(flow: Flow, batches: list[Rows], spark: SparkSession, mode: str = "micro-batch") -> dict[str, Any]:
+    case = Case(name="case", given={}, expect={}, mode=mode)
+    return outputs(flow, {"rows": Input(batches=tuple(map(tuple, batches)))}, case, spark)
+
+
+def agree(found: dict[str, Any], sink: str, expected: Rows, flow: Flow) -> None:
+    wrong = difference(expected, found[sink], wires(flow).schemas[flow[sink].inputs[0]])
+    assert not wrong, "\n".join(wrong)
+
+
+def clock(second: int) -> str:
+    return str(at(second)["at"])
+
+
+STREAM = [[at(1), at(12), at(3, k="b")], [at(70), at(20)], [at(200), at(5, k="b"), at(150, k="b")]]
+
+
+@pytest.mark.parametrize("mode", ["batch", "micro-batch"])
+def test_a_session_ends_when_nothing_follows_within_the_gap(mode: str, spark: SparkSession) -> None:
+    steps = """
+  one: {from: rows, aggregate: {by: k, window: {session: 30 s}, compute: {n: count(*), total: sum(x)}}}
+  all: {from: rows, aggregate: {window: {session: 30 s}, compute: {n: count(*)}}}"""
+    flow = flow_of(steps, "one", "{column: at, watermark: 5 minutes}", "  everyone: {from: all, console: {}}")
+    found = run(flow, STREAM, spark, mode)
+    expected = [("a", 1, 50, 3), ("a", 70, 100, 1), ("a", 200, 230, 1), ("b", 3, 35, 2), ("b", 150, 180, 1)]
+    rows = [{"k": k, "window_start": clock(s), "window_end": clock(e), "n": n, "total": n} for k, s, e, n in expected]
+    agree(found, "out", rows, flow)
+    whole = [(1, 50, 5), (70, 100, 1), (150, 180, 1), (200, 230, 1)]
+    rows = [{"window_start": clock(s), "window_end": clock(e), "n": n} for s, e, n in whole]
+    agree(found, "everyone", rows, flow)
+
+
+ROLL_UP = """
+  seconds: {from: rows, aggregate: {by: k, window: {tumbling: 10 s}, compute: {n: count(*)}}}
+  some: {from: seconds, filter: n > 0}
+  halves: {from: some, explode: {each: "array(k, lower(k))", as: key}}
+  minutes: {from: halves, aggregate: {by: key, window: {tumbling: 1 minute}, compute: {n: sum(n)}}}
+  loud: {from: minutes, map: {python: "tests.spark.test_windows:loud", returns: "window_end TIMESTAMP, n BIGINT"}}
+  hours: {from: loud, aggregate: {window: {tumbling: 1 hour}, compute: {n: sum(n), minutes: count(*)}}}"""
+
+
+def loud(record: dict[str, Any]) -> dict[str, Any]:
+    return {"window_end": record["window_end"], "n": record["n"]}
+
+
+@pytest.mark.parametrize("mode", ["batch", "micro-batch"])
+def test_seconds_roll_up_to_minutes_and_hours(mode: str, spark: SparkSession) -> None:
+    flow = flow_of(ROLL_UP, "hours", "{column: at, watermark: 1 hour}", "  per_minute: {from: minutes, console: {}}")
+    batches = [[at(1), at(59), at(60)], [at(3599), at(50)], [at(3600), at(7300)]]
+    found = run(flow, batches, spark, mode)
+    minutes = [(0, 6), (60, 2), (3540, 2), (3600, 2), (7260, 2)]
+    expected = [{"key": "a", "window_start": clock(s), "window_end": clock(s + 60), "n": n} for s, n in minutes]
+    agree(found, "per_minute", expected, flow)
+    hours = [(0, 10, 3), (3600, 2, 1), (7200, 2, 1)]
+    agree(found, "out", [{"window_start": clock(s), "n": n, "minutes": m} for s, n, m in hours], flow)
+
+
+@pytest.mark.parametrize("mode", ["batch", "micro-batch"])
+def test_a_day_is_as_long_as_the_clock_there_says(mode: str, spark: SparkSession) -> None:
+    steps = """
+  days: {from: rows, aggregate: {window: {tumbling: 1 day, zone: Europe/Berlin}, compute: {n: count(*)}}}"""
+    flow = flow_of(steps, "days", "{column: at, watermark: 10 days}")
+    times = ["03-28T22:59:59", "03-28T23:00:00", "03-29T21:59:59", "03-29T22:00:00", "10-25T21:59:59", "10-25T22:59:59"]
+    rows = [{"k": "a", "x": 1, "at": f"2026-{t}Z"} for t in times]
+    found = run(flow, [rows[2:], rows[:2]], spark, mode)
+    days = [  # summer time begins on the 29th of March, so that day has 23 hours; the 25th of October has 25
+        ("2026-03-27T23:00:00Z", "2026-03-28T23:00:00Z", 1),
+        ("2026-03-28T23:00:00Z", "2026-03-29T22:00:00Z", 2),
+        ("2026-03-29T22:00:00Z", "2026-03-30T22:00:00Z", 1),
+        ("2026-10-24T22:00:00Z", "2026-10-25T23:00:00Z", 2),
+    ]
+    agree(found, "out", [{"window_start": s, "window_end": e, "n": n} for s, e, n in days], flow)
+
+
+LATE = [[at(0), at(100)], [at(101)], [at(5, x=7), at(99), at(95, k="b")], [at(300)], [at(301)], [at(110, k=None)]]
+"""The watermark that closes windows to a batch is the one of the batch before: 90 for the third, 290 for the last."""
+
+
+def test_late_records_leave_by_their_port_with_how_late_they_were(spark: SparkSession) -> None:
+    steps = """
+  tens: {from: rows, aggregate: {by: k, window: {hopping: 10 s, every: 5 s}, late: port, compute: {n: count(*)}}}
+  tidy: {from: tens.late, with: {x: x + 1}}
+  gaps: {from: rows, aggregate: {by: k, window: {session: 20 s}, late: port, compute: {n: count(*)}}}"""
+    sinks = """
+  late: {from: tidy, console: {}}
+  sessions: {from: gaps, console: {}}
+  late_for_sessions: {from: gaps.late, console: {}}"""
+    flow = flow_of(steps, "tens", sinks=sinks)
+    found = run(flow, LATE, spark)
+    late = [
+        {"k": "a", "x": 8, "at": clock(5), "late_by": 85.0},
+        {"k": None, "x": 2, "at": clock(110), "late_by": 180.0},
+    ]
+    agree(found, "late", late, flow)
+    agree(found, "late_for_sessions", [row | {"x": row["x"] - 1} for row in late], flow)
+    tens = [(-5, 1), (0, 1), (90, 1), (95, 3), (100, 2), (295, 2), (300, 2)]
+    expected = [{"k": "a", "window_start": clock(s), "n": n} for s, n in tens if s >= 0]
+    expected += [{"k": "a", "window_start": "2025-12-31T23:59:55Z", "n": 1}]
+    expected += [{"k": "b", "window_start": clock(s), "n": 1} for s in (90, 95)]
+    agree(found, "out", expected, flow)
+    sessions = [("a", 0, 20, 1), ("a", 99, 121, 3), ("b", 95, 115, 1), ("a", 300, 321, 2)]
+    rows = [{"k": k, "window_start": clock(s), "window_end": clock(e), "n": n} for k, s, e, n in sessions]
+    agree(found, "sessions", rows, flow)
+
+
+def test_late_records_correct_the_answer_for_as_long_as_is_allowed(spark: SparkSession) -> None:
+    steps = """
+  tens:
+    from: rows
+    aggregate:
+      by: k
+      window: {tumbling: 10 s}
+      emit: changes
+      late: correct
+      allowance: 100 s
+      compute: {n: count(*)}"""
+    flow = flow_of(steps, "tens")
+    expected = [("a", 0, 2), ("a", 100, 2), ("a", 90, 1), ("b", 90, 1), ("a", 300, 2)]
+    rows = [{"k": k, "window_start": clock(s), "window_end": clock(s + 10), "n": n} for k, s, n in expected]
+    agree(run(flow, LATE, spark), "out", rows, flow)
+
+
+TIMES = """\
+flow: times
+sources:
+  rows:
+    kafka: {topic: rows}
+    format: json
+    schema: k STRING, at %s
+    time: %s
+steps:
+  tens: {from: rows, aggregate: {by: k, window: {tumbling: 10 s}, compute: {n: count(*)}}}
+sinks:
+  out: {from: tens, console: {}}
+"""
+
+
+def windows(kind: str, time: str, batches: list[list[str]], spark: SparkSession) -> dict[tuple[str, str], int]:
+    report = check(resolve(flowfile.read(TIMES % (kind, time))))
+    assert report.errors == (), "\n".join(map(str, report.errors))
+    case = Case.model_validate({"name": "case", "given": {}, "expect": {}, "clock": "2026-03-01T12:00:00Z"})
+    found = outputs(report.flow, {"rows": Input(batches=tuple(map(tuple, batches)))}, case, spark)["out"]
+    return {(row["k"], f"{row['window_start']:%H:%M:%S}"): row["n"] for row in found}
+
+
+def test_times_that_are_missing_unreadable_or_far_in_the_future_do_not_move_the_watermark(spark: SparkSession) -> None:
+    first = ['{"k": "a", "at": "01.03.2026 12:00:01"}', '{"k": "a", "at": "01.03.2999 12:00:01"}', '{"k": "a"}']
+    second = ['{"k": "a", "at": "yesterday"}', '{"k": "b", "at": "01.03.2026 13:00:04"}']
+    third = ['{"k": "a", "at": "01.03.2026 12:00:09"}', '{"k": "a", "at": "01.03.2026 13:30:00"}']
+    found = windows("STRING", '{column: at, format: "dd.MM.yyyy HH:mm:ss"}', [first, second, third], spark)
+    assert found == {("a", "12:00:00"): 2, ("b", "13:00:00"): 1}
+
+
+def test_ingestion_time_is_when_the_record_reached_the_log(spark: SparkSession) -> None:
+    records = ['{"k": "a", "at": "2999-01-01T00:00:00Z"}'] * 12
+    assert windows("TIMESTAMP", "ingestion", [records[:5], records[5:]], spark) == {
+        ("a", "12:00:00"): 10,
+        ("a", "12:00:10"): 2,
+    }
+
+
+def test_a_number_is_read_as_the_time_it_counts(spark: SparkSession) -> None:
+    time = '{column: at, format: epoch-milliseconds, before: "2026-03-01T12:00:30Z"}'
+    moments = [1772366400000, 1772366409999, 1772366430000]
+    found = windows("BIGINT", time, [[f'{{"k": "a", "at": {at}}}' for at in moments]], spark)
+    assert found == {("a", "12:00:00"): 2}

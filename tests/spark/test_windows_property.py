@@ -1,0 +1,137 @@
+"""Windows on Spark against the oracle: hundreds of small random streams in a few queries.
+
+Each stream is a key of its own, so that one run holds many: they share the batches and the watermark, and the
+oracle is told the same.
+"""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.check import check
+from headrace.declare import flowfile
+from headrace.declare.resolve import resolve
+from headrace.testing.cases import Case, Input
+from headrace.testing.run_cases import outputs
+from tests.oracles.windows import SECOND, Answer, InOrder, Outcome, Record, Session, Tumbling, fixed, in_order, sessions
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+BEGINNING = round(datetime(2026, 1, 1, tzinfo=UTC).timestamp()) * SECOND
+STREAMS, BATCHES, DELAY = 150, 6, 20
+
+FLOW = f"""\
+flow: property
+sources:
+  rows:
+    values: {{rows: []}}
+    schema: stream INT, k STRING, x BIGINT, at TIMESTAMP
+    time: {{column: at, watermark: {DELAY} seconds}}
+steps:
+  windows:
+    from: rows
+    aggregate: {{by: [stream, k], window: %s, compute: {{n: count(*), total: sum(x), most: max(x)}}%s}}
+sinks:
+  out: {{from: windows, console: {{}}}}
+"""
+LATE = "  late: {from: windows.late, console: {}}\n"
+
+
+def draw(seed: int) -> list[list[Record]]:
+    """Batches of records of many streams, each with its own disorder, gaps, repetitions, ties and nulls."""
+    chance = random.Random(seed)
+    batches: list[list[Record]] = [[] for _ in range(BATCHES)]
+    for stream in range(STREAMS):
+        disorder, pace = chance.choice([0, 3, 30, 90]), chance.choice([0.5, 3, 15])
+        at, moments = 0.0, []
+        for _ in range(chance.randrange(0, 14)):
+            at += chance.choice([0, pace, pace * chance.random(), pace * 8])
+            moments.append(max(0.0, at - disorder * chance.random()))
+        for moment in moments:
+            # About as far in the run as in time, but cut anywhere; the unit makes ties and ends of windows likely.
+            batch = min(BATCHES - 1, max(0, int(moment / 25) + chance.choice([0, 0, 0, 1, 2, -1])))
+            time = round(moment) * SECOND if chance.random() < 0.7 else round(moment * 1000) * 1000 + 7
+            key = (stream, chance.choice(["a", "a", "b", None]))
+            record = Record(key, BEGINNING + time, chance.choice([None, -1, 0, 5, 7]))
+            batches[batch] += [record] * chance.choice([1, 1, 1, 2])
+    for batch in batches:
+        chance.shuffle(batch)
+    return [batch or [Record((0, "a"), BEGINNING, 1)] for batch in batches]
+
+
+def row(record: Record) -> dict[str, Any]:
+    stream, k = record.key
+    assert record.at is not None
+    return {"stream": stream, "k": k, "x": record.x, "at": EPOCH + timedelta(microseconds=record.at)}
+
+
+def micros(at: datetime) -> int:
+    return (at.replace(tzinfo=at.tzinfo or UTC) - EPOCH) // timedelta(microseconds=1)
+
+
+def answers(rows: Any) -> list[Answer]:
+    return [
+        Answer((r["stream"], r["k"]), micros(r["window_start"]), micros(r["window_end"]), r["n"], r["total"], r["most"])
+        for r in rows
+    ]
+
+
+def expected(kind: str, batches: list[list[Record]], allowance: int = 0) -> Outcome:
+    match kind:
+        case "tumbling":
+            return fixed(batches, Tumbling(length=10 * SECOND), DELAY * SECOND, allowance)
+        case "hopping":
+            return fixed(batches, Tumbling(length=10 * SECOND, every=4 * SECOND), DELAY * SECOND, allowance)
+        case "count":
+            return in_order(batches, InOrder(count=3), DELAY * SECOND)
+        case "count, each":
+            return in_order(batches, InOrder(count=4, each=2), DELAY * SECOND)
+        case "sliding":
+            return in_order(batches, InOrder(sliding=10 * SECOND), DELAY * SECOND)
+        case "session, at most":
+            return in_order(batches, InOrder(gap=6 * SECOND, at_most=15 * SECOND), DELAY * SECOND)
+    return sessions(batches, Session(gap=6 * SECOND), DELAY * SECOND)
+
+
+KINDS = {"tumbling": "{tumbling: 10 s}", "hopping": "{hopping: 10 s, every: 4 s}", "session": "{session: 6 s}"}
+IN_ORDER = {
+    "count": "{count: 3}",
+    "count, each": "{count: 4, each: 2}",
+    "sliding": "{sliding: 10 s}",
+    "session, at most": "{session: 6 s, at_most: 15 s}",
+}
+POLICIES = {
+    "final, drop": "",
+    "final, port": ", late: port",
+    "changes, drop": ", emit: changes",
+    "changes, port": ", emit: changes, late: port",
+    "changes, correct": ", emit: changes, late: correct, allowance: 8 s",
+}
+RUNS = [(kind, policy) for kind in KINDS for policy in POLICIES if kind != "session" or "changes" not in policy]
+RUNS += [("count", "final, drop"), ("count, each", "final, port"), ("sliding", "final, drop")]
+RUNS += [("session, at most", "final, port")]
+
+
+@pytest.mark.parametrize(("kind", "policy"), RUNS)
+def test_the_answer_of_a_stream_is_the_oracles(kind: str, policy: str, spark: SparkSession) -> None:
+    port = "port" in policy
+    text = FLOW % ((KINDS | IN_ORDER)[kind], POLICIES[policy]) + (LATE if port else "")
+    report = check(resolve(flowfile.read(text)))
+    assert report.errors == (), "\n".join(map(str, report.errors))
+    batches = draw(RUNS.index((kind, policy)))
+    case = Case(name="case", given={}, expect={})
+    given = {"rows": Input(batches=tuple(tuple(row(r) for r in batch) for batch in batches))}
+    found = outputs(report.flow, given, case, spark)
+    assert len(expected(kind, batches).late) > 20, "the streams must have late records, or nothing is shown"
+    wanted = expected(kind, batches, 8 * SECOND if "correct" in policy else 0)
+    assert sorted(answers(found["out"]), key=str) == sorted(wanted.answers, key=str)
+    if port:
+        late = [((r["stream"], r["k"]), micros(r["at"]), r["x"], round(r["late_by"] * SECOND)) for r in found["late"]]
+        behind = [(r.key, r.at, r.x, mark - (r.at or 0)) for r, mark in wanted.late]
+        assert sorted(late, key=str) == sorted(behind, key=str)

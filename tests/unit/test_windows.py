@@ -1,0 +1,198 @@
+"""What may be said about time and windows, and what is refused with which words."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.check import check
+from headrace.compile.explain import text as explained
+from headrace.compile.planner import plan
+from headrace.declare import flowfile
+from headrace.declare.resolve import resolve
+from headrace.errors import Problem
+from headrace.operators.folds import Fold, Row, in_order
+
+FLOW = """\
+flow: windows
+sources:
+  rows:
+    kafka: {{topic: rows}}
+    format: json
+    schema: k STRING, x BIGINT, text STRING, at TIMESTAMP
+    time: {time}
+  more:
+    files: {{path: more}}
+    format: json
+    schema: k STRING, x BIGINT, text STRING, at TIMESTAMP
+    time: {more}
+steps:
+  counted:
+    from: rows
+    aggregate: {{by: k, {aggregate}}}
+{steps}
+sinks:
+  out: {{from: counted, sqlite: {{path: t.db, table: t, key: [k]}}}}
+  rest: {{from: more, console: {{}}}}
+{sinks}
+"""
+TUMBLING = "window: {tumbling: 10 s}, compute: {n: count(*)}"
+
+
+def text_of(aggregate: str = TUMBLING, time: str = "at", more: str = "at", steps: str = "", sinks: str = "") -> str:
+    return FLOW.format(aggregate=aggregate, time=time, more=more, steps=steps, sinks=sinks)
+
+
+def problems(**said: str) -> list[Problem]:
+    return list(check(resolve(flowfile.read(text_of(**said), "flow.yaml"))).errors)
+
+
+@pytest.mark.parametrize(
+    "time",
+    [
+        "at",
+        "ingestion",
+        "processing",
+        "{kind: ingestion, watermark: 5 s, idle: 1 minute}",
+        '{column: text, format: "dd.MM.yyyy HH:mm", watermark: 5 s, ahead: 2 hours}',
+        "{column: x, format: epoch-milliseconds, before: 2100-01-01T00:00:00Z}",
+    ],
+)
+def test_a_source_may_tell_its_time_in_these_ways(time: str) -> None:
+    assert problems(time=time) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "code", "words"),
+    [
+        ({"time": "{column: text}"}, "type-mismatch", 'must be TIMESTAMP, but "text" is string'),
+        ({"time": "{column: x, format: yyyy}"}, "type-mismatch", 'must be TIMESTAMP, but "x" is bigint'),
+        ({"time": "{column: text, format: YYYY-MM-dd}"}, "bad-option", 'has letter "Y"'),
+        ({"time": "{watermark: 5 s}"}, "missing-option", 'event time needs "column"'),
+        ({"time": "{kind: processing, ahead: 5 s}"}, "bad-option", 'processing time takes no "ahead"'),
+        ({"more": "ingestion"}, "unsupported", "does not know when a record arrived"),
+        ({"more": "{column: at, ahead: 1 hour}"}, "unsupported", "does not know when a record arrived"),
+        (
+            {"aggregate": "window: {session: 5 s}, emit: changes, compute: {n: count(*)}"},
+            "unsupported",
+            "the answer of a session cannot be given before the session is over",
+        ),
+        (
+            {"aggregate": "window: {count: 5}, emit: changes, compute: {n: count(*)}"},
+            "unsupported",
+            "a window of records in order is given once",
+        ),
+        (
+            {"aggregate": "window: {count: 5}, compute: {n: approx_count_distinct(x)}"},
+            "unsupported",
+            "approx_count_distinct cannot be computed over windows of records in order",
+        ),
+        ({"aggregate": "late: port, compute: {n: count(*)}"}, "bad-option", "without a window nothing is late"),
+        (
+            {"aggregate": f"late: correct, allowance: 1 h, {TUMBLING}"},
+            "bad-option",
+            "an answer that is given once cannot be corrected",
+        ),
+        (
+            {"aggregate": f"late: correct, emit: changes, {TUMBLING}"},
+            "missing-option",
+            "late records can correct only for a stated time",
+        ),
+        ({"aggregate": f"allowance: 1 h, {TUMBLING}"}, "bad-option", "an allowance goes with `late: correct`"),
+        (
+            {"aggregate": "window: {tumbling: 5 h, zone: Europe/Berlin}, compute: {n: count(*)}"},
+            "bad-option",
+            "it needs a tumbling window of whole days",
+        ),
+        (
+            {"aggregate": "window: {tumbling: 1 day, zone: Europe/Bärlin}, compute: {n: count(*)}"},
+            "bad-option",
+            'there is no time zone "Europe/Bärlin"',
+        ),
+        (
+            {"aggregate": "window: {tumbling: 5 s, count: 3}, compute: {n: count(*)}"},
+            "bad-option",
+            "a window is one of tumbling, hopping, session, sliding, count",
+        ),
+        (
+            {
+                "aggregate": f"emit: changes, {TUMBLING}",
+                "steps": "  again: {from: counted, aggregate: {compute: {n: sum(n)}}}",
+                "sinks": "  sums: {from: again, console: {key: []}}",
+            },
+            "unsupported",
+            "would count values that are replaced later",
+        ),
+        (
+            {
+                "steps": "  again: {from: counted, aggregate: {compute: {n: sum(n)}}}",
+                "sinks": "  sums: {from: again, sqlite: {path: t.db, table: s, key: [n]}}",
+            },
+            "unsupported",
+            'cannot give changing answers behind "counted"',
+        ),
+        (
+            {
+                "aggregate": f"late: port, {TUMBLING}",
+                "steps": "  again: {from: counted.late, distinct: k}",
+                "sinks": "  sums: {from: again, console: {}}",
+            },
+            "unsupported",
+            'cannot follow "counted.late"',
+        ),
+    ],
+)
+def test_what_cannot_be_is_said_before_it_runs(said: dict[str, str], code: str, words: str) -> None:
+    found = problems(**said)
+    assert [p.code for p in found] == [code], "\n".join(map(str, found))
+    assert words in found[0].message
+    assert found[0].location.line
+
+
+def test_explain_tells_what_is_done_with_time() -> None:
+    said = text_of(
+        aggregate=f"emit: {{early: 5 s}}, late: port, {TUMBLING}",
+        time="{column: at, watermark: 10 s, idle: 1 minute}",
+        more='{column: at, before: "2100-01-01T00:00:00Z"}',
+        sinks="  late: {from: counted.late, console: {}}",
+    )
+    shown = explained(plan(check(resolve(flowfile.read(said))).flow))
+    for words in (
+        "at; watermark 10 seconds behind the newest; not believed: more than 1 hour after the record's arrival; "
+        "silent for 1 minute, it holds nothing back",
+        "not believed: from 2100-01-01T00:00:00+00:00 on",
+        "spark.sql.streaming.multipleWatermarkPolicy = min: the slowest of rows, more leads",
+        "counted: rows -> counted -> out, late (update, every 5 seconds)",
+        "Python looks for late records in Arrow batches",
+    ):
+        assert words in shown
+
+
+def rows(*times: int) -> list[Row]:
+    return [(at, f"r{index}") for index, at in enumerate(times)]
+
+
+def windows(fold: Fold, cuts: list[list[Row]]) -> list[tuple[int, int, int]]:
+    held: list[Row] = []
+    seen, found = 0, []
+    for ready in cuts:
+        found += list(fold.over(held, seen, in_order(ready)))
+        seen += len(ready)
+    return [(start, end, len(inside)) for start, end, inside in [*found, *fold.closing(held, 10**9)]]
+
+
+@pytest.mark.parametrize(
+    ("fold", "expected"),
+    [
+        (Fold(kind="count", size=2, step=2), [(0, 1, 2), (1, 4, 2)]),
+        (Fold(kind="count", size=3, step=1), [(0, 0, 1), (0, 1, 2), (0, 1, 3), (1, 4, 3), (1, 9, 3)]),
+        (Fold(kind="sliding", size=4), [(-4, 0, 1), (-3, 1, 3), (0, 4, 3), (5, 9, 1)]),
+        (Fold(kind="session", size=3), [(0, 7, 4), (9, 12, 1)]),
+        (Fold(kind="session", size=3, most=4), [(0, 4, 3), (4, 7, 1), (9, 12, 1)]),
+    ],
+)
+def test_windows_in_order_do_not_depend_on_how_their_records_are_cut(
+    fold: Fold, expected: list[tuple[int, int, int]]
+) -> None:
+    given = rows(0, 1, 1, 4, 9)
+    assert windows(fold, [given]) == expected
+    assert windows(fold, [given[:1], given[1:3], [], given[3:]]) == expected
