@@ -56,7 +56,10 @@ types = st.recursive(
     lambda inner: st.one_of(inner.map(Array), st.tuples(inner, inner).map(lambda p: Map(*p))),
     max_leaves=3,
 )
-SPECIAL = {"cast", "if", "timestampadd", "timestampdiff", "extract", "trim", "substring", "substr", "struct"}
+SPECIAL = {"cast", "if", "timestampadd", "timestampdiff", "extract", "trim", "substring", "substr", "struct"} | {
+    "position",
+    "overlay",
+}
 called = st.sampled_from(sorted(set(functions()) - set(CASTS) - SPECIAL - {"like", "ilike", "rlike", "regexp"}))
 
 
