@@ -7,12 +7,12 @@ stops and crashes. Nodes outlive the command that started them; `stop` leaves no
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterable
-from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -40,6 +40,7 @@ class Owner(Protocol):
 CLUSTER_ID = "headraceLocalCluster00"
 """Any 16 bytes in base64 do; a fixed one, since a random one may begin with a dash and is then read as an option."""
 
+_PORTS = range(20_000, 32_000)
 READY_SECONDS = 60.0
 STOP_SECONDS = 20.0
 
@@ -155,12 +156,18 @@ def _free(port: int) -> bool:
 
 
 def _free_ports(count: int) -> tuple[int, ...]:
-    """Ports nobody listens on; all held until the last is found, so that no two are the same."""
-    with ExitStack() as held:
-        probes = [held.enter_context(socket.socket()) for _ in range(count)]
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return tuple(probe.getsockname()[1] for probe in probes)
+    """Ports nobody listens on, below those a system hands out by itself.
+
+    A port of that range is soon the near end of somebody's connection, often of a client that looks for the very
+    broker that was stopped; the broker could then not come back where its clients expect it.
+    """
+    found: list[int] = []
+    for port in random.sample(_PORTS, len(_PORTS)):
+        if _free(port):
+            found.append(port)
+        if len(found) == count:
+            return tuple(found)
+    raise EndpointError(f"no {count} free ports between {_PORTS[0]} and {_PORTS[-1]}", hint="--port chooses one")
 
 
 def server_properties(info: BrokerInfo, node: Node) -> str:
