@@ -47,13 +47,16 @@ def spawn(command: Sequence[str], *, output: Path, environment: Mapping[str, str
 def start_time(pid: int) -> str | None:
     """When a process started, as text to compare; None if it is not there or has ended."""
     try:
-        # The name may hold blanks and brackets, so fields count from the last bracket: state is 3rd, start 22nd.
+        # The name may hold blanks and brackets, so fields count from the last bracket: state is 3rd, threads 20th,
+        # start 22nd.
         fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except FileNotFoundError:
         return None if Path("/proc/self/stat").exists() else _start_time_by_ps(pid)
     except ProcessLookupError:
         return None
-    return None if fields[0] in "ZX" else fields[19]
+    # Of a process that was killed the first thread ends before the others, and its ports are free after the last.
+    ended = fields[0] in "ZX" and int(fields[17]) <= 1
+    return None if ended else fields[19]
 
 
 def _start_time_by_ps(pid: int) -> str | None:
