@@ -1,72 +1,87 @@
-"""Everything a flow can be made of: the explicit, sorted list of operators, connectors and formats."""
+"""Everything a flow can be made of: the explicit, sorted list of operators, connectors and formats.
+
+An entry is loaded when it is first asked for: a check of one flow need not pay for what the flow does not use.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from typing import Any, Generic, TypeVar
 
 from headrace.connectors.base import SinkConnector, SourceConnector
-from headrace.connectors.console import ConsoleSink
-from headrace.connectors.files import FilesSink, FilesSource
-from headrace.connectors.generator import GeneratorSource
-from headrace.connectors.kafka import KafkaSink, KafkaSource
-from headrace.connectors.memory import MemorySink
-from headrace.connectors.postgresql import PostgresqlSink
-from headrace.connectors.rate import RateSource
-from headrace.connectors.socket import SocketSource
-from headrace.connectors.sqlite import SqliteSink
-from headrace.connectors.values import ValuesSource
 from headrace.formats.base import Format
-from headrace.formats.csv import CsvFormat
-from headrace.formats.json import JsonFormat
-from headrace.formats.parquet import ParquetFormat
-from headrace.formats.raw import RawFormat
-from headrace.formats.text import TextFormat
-from headrace.operators.aggregate import Aggregate
-from headrace.operators.as_of import AsOf
 from headrace.operators.base import Operator
-from headrace.operators.distinct import Distinct
-from headrace.operators.drop import Drop
-from headrace.operators.explode import Explode
-from headrace.operators.filter import Filter
-from headrace.operators.join import Join
-from headrace.operators.limit import Limit
-from headrace.operators.lookup import Lookup
-from headrace.operators.process import Process
-from headrace.operators.records import FlatMap, Map
-from headrace.operators.rename import Rename
-from headrace.operators.select import Select
-from headrace.operators.split import Split
-from headrace.operators.union import Union
-from headrace.operators.with_ import With
 
-SOURCES: dict[str, type[SourceConnector[Any]]] = {
-    c.name: c for c in (FilesSource, GeneratorSource, KafkaSource, RateSource, SocketSource, ValuesSource)
-}
-SINKS: dict[str, type[SinkConnector[Any]]] = {
-    c.name: c for c in (ConsoleSink, FilesSink, KafkaSink, MemorySink, PostgresqlSink, SqliteSink)
-}
-FORMATS: dict[str, type[Format[Any]]] = {
-    f.name: f for f in (CsvFormat, JsonFormat, ParquetFormat, RawFormat, TextFormat)
-}
-OPERATORS: dict[str, type[Operator]] = {
-    o.name: o
-    for o in (
-        Aggregate,
-        AsOf,
-        Distinct,
-        Drop,
-        Explode,
-        Filter,
-        FlatMap,
-        Join,
-        Limit,
-        Lookup,
-        Map,
-        Process,
-        Rename,
-        Select,
-        Split,
-        Union,
-        With,
-    )
-}
+T = TypeVar("T")
+
+
+class Catalogue(Mapping[str, T], Generic[T]):
+    """Classes by the name authors use; `entries` says where each is, as "module:Class" within a room."""
+
+    def __init__(self, room: str, **entries: str) -> None:
+        self._room, self._entries = room, entries
+        self._loaded: dict[str, T] = {}
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._loaded:
+            module, _, cls = self._entries[name].partition(":")
+            self._loaded[name] = getattr(import_module(f"headrace.{self._room}.{module}"), cls)
+        return self._loaded[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+SOURCES: Catalogue[type[SourceConnector[Any]]] = Catalogue(
+    "connectors",
+    files="files:FilesSource",
+    generator="generator:GeneratorSource",
+    kafka="kafka:KafkaSource",
+    rate="rate:RateSource",
+    socket="socket:SocketSource",
+    values="values:ValuesSource",
+)
+SINKS: Catalogue[type[SinkConnector[Any]]] = Catalogue(
+    "connectors",
+    console="console:ConsoleSink",
+    files="files:FilesSink",
+    kafka="kafka:KafkaSink",
+    memory="memory:MemorySink",
+    postgresql="postgresql:PostgresqlSink",
+    sqlite="sqlite:SqliteSink",
+)
+FORMATS: Catalogue[type[Format[Any]]] = Catalogue(
+    "formats",
+    csv="csv:CsvFormat",
+    json="json:JsonFormat",
+    parquet="parquet:ParquetFormat",
+    raw="raw:RawFormat",
+    text="text:TextFormat",
+)
+OPERATORS: Catalogue[type[Operator]] = Catalogue(
+    "operators",
+    aggregate="aggregate:Aggregate",
+    as_of="as_of:AsOf",
+    distinct="distinct:Distinct",
+    drop="drop:Drop",
+    explode="explode:Explode",
+    filter="filter:Filter",
+    flat_map="records:FlatMap",
+    join="join:Join",
+    limit="limit:Limit",
+    lookup="lookup:Lookup",
+    map="records:Map",
+    process="process:Process",
+    rename="rename:Rename",
+    select="select:Select",
+    split="split:Split",
+    union="union:Union",
+    **{"with": "with_:With"},
+)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from headrace.errors import UsageError, nearest
 from headrace.model import Delivery
 from headrace.options import Options
 
-KINDS: dict[str, dict[str, Any]] = {"source": SOURCES, "sink": SINKS, "operator": OPERATORS, "format": FORMATS}
+KINDS: dict[str, Mapping[str, Any]] = {"source": SOURCES, "sink": SINKS, "operator": OPERATORS, "format": FORMATS}
 
 
 def summary() -> dict[str, dict[str, str]]:

@@ -1,8 +1,4 @@
-"""The words of an expression: Spark tokens by sqlglot, each with its place.
-
-sqlglot knows how Spark cuts text into tokens; what it makes of them in its own parser (renamed functions,
-shifted array positions) is not wanted here, and its compiled parser cannot be adjusted, so the grammar is ours.
-"""
+"""The words of a text in Spark's dialect, each with its place."""
 
 from __future__ import annotations
 
@@ -24,7 +20,10 @@ class ExpressionSyntaxError(ValueError):
 
 @dataclass(frozen=True)
 class Token:
-    """One token: `kind` is word, quoted (an identifier in backticks), string, raw, hex, number, symbol or end."""
+    """One token.
+
+    `kind` is word, quoted (an identifier in backticks), string, raw, hex, number, symbol, comment or end.
+    """
 
     kind: str
     text: str
@@ -35,74 +34,62 @@ class Token:
         return self.at + len(self.text)
 
 
-_STRINGS = {"STRING": "string", "RAW_STRING": "raw", "HEX_STRING": "hex", "IDENTIFIER": "quoted"}
-_WORD = re.compile(r"\w+|\S", re.UNICODE)
-_SYMBOL = re.compile(r"<=>|>>>|<<|>>|<=|>=|<>|!=|==|\|\||&&|->|=>|::|\S")
-_NUMBER = re.compile(r"(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?(BD|[LSYDF])?", re.IGNORECASE)
+_TOKEN = re.compile(
+    r"""
+    (?P<space>\s+)
+  | (?P<comment>--[^\r\n]*|/\*.*?\*/)
+  | (?P<raw>[rR](?:'[^']*'|"[^"]*"))
+  | (?P<hex>[xX](?:'[^']*'|"[^"]*"))
+  | (?P<string>'(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*")
+  | (?P<quoted>`(?:``|[^`])*`)
+  | (?P<number>(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?(?:BD|bd|[LSYDFlsydf])?(?!\w))
+  | (?P<word>\w+)
+  | (?P<open>['"`]|/\*)
+  | (?P<symbol><=>|>>>|<<|>>|<=|>=|<>|!=|==|\|\||&&|->|=>|::|.)
+    """,
+    re.VERBOSE | re.DOTALL,
+)
+_AFTER_NAME = ("word", "quoted")
 
 
-def tokens(text: str) -> list[Token]:
-    """The tokens of a text, closed by one of kind "end"; raises ExpressionSyntaxError."""
-    if len(text) > LONGEST:
-        raise ExpressionSyntaxError(f"the expression has {len(text)} characters; at most {LONGEST} are read")
+def tokens(text: str, *, longest: int = LONGEST, comments: bool = False) -> list[Token]:
+    """The tokens of a text, closed by one of kind "end"; raises ExpressionSyntaxError.
+
+    An expression has no comments, and `1--1` is more likely a mistake than half a calculation; a text of
+    statements has, and they are given as tokens if asked for.
+    """
+    if len(text) > longest:
+        raise ExpressionSyntaxError(f"the expression has {len(text)} characters; at most {longest} are read")
     if "\x00" in text:
         raise ExpressionSyntaxError("the expression has a zero character in it", text.index("\x00"))
-    found = list(_joined(list(_cut(text)), text))
-    return [*found, Token("end", "", len(text.rstrip()))]
+    return [*_cut(text, comments), Token("end", "", len(text.rstrip()))]
 
 
-def _cut(text: str) -> Iterator[Token]:
-    from sqlglot.dialects.spark import Spark
-    from sqlglot.errors import SqlglotError
-
-    try:  # the parenthesis keeps words such as SHOW from being taken for a command that swallows the rest
-        raw = Spark().tokenize("(" + text)
-    except SqlglotError:
-        quote = next((q for q in "'\"`" if text.count(q) % 2), "")
-        hint = "close the quote, or write \\' for a quote inside" if quote else ""
-        raise ExpressionSyntaxError("a quote is opened and not closed", text.rfind(quote), hint) from None
-    for i, token in enumerate(raw):
-        start, end = token.start - 1, token.end
-        if token.comments:
-            at = next((i for i in (text.find("--", end), text.find("/*", end)) if i >= 0), max(start, 0))
-            hint = "write - (-1) for minus a negative number" if text[at : at + 2] == "--" else "remove the comment"
-            raise ExpressionSyntaxError("an expression has no comments", at, hint)
-        if i == 0:
+def _cut(text: str, comments: bool) -> Iterator[Token]:
+    at, before = 0, Token("end", "", 0)
+    while at < len(text):
+        match = _TOKEN.match(text, at)
+        assert match is not None  # the last alternative takes anything
+        assert match.lastgroup is not None
+        token = Token(match.lastgroup, match.group(), at)
+        if token.kind == "number" and token.text[0] == "." and _follows_name(before, token):
+            token = Token("symbol", ".", at)  # of `a.1`, where a field is meant
+        at = token.end
+        if token.kind == "space":
             continue
-        piece = text[start:end]
-        kind = _STRINGS.get(token.token_type.name)
-        if kind == "hex" and "'" not in piece and '"' not in piece:
-            raise ExpressionSyntaxError(f"{piece} is not a number in Spark", start, "write X'1F' for bytes")
-        if kind:
-            yield Token(kind, piece, start)
-        elif token.token_type.name == "NUMBER":
-            yield Token("number", piece, start)
-        elif piece and not (piece[0].isalnum() or piece[0] == "_"):
-            for match in _SYMBOL.finditer(piece):  # sqlglot knows operators of other dialects: ~~, ->>, @>
-                yield Token("symbol", match.group(), start + match.start())
-        else:  # sqlglot reads some pairs of words as one, and 1L as three that stand in one place
-            for match in _WORD.finditer(piece):
-                yield Token("word", match.group(), start + match.start())
-
-
-def _joined(cut: list[Token], text: str) -> Iterator[Token]:
-    """Puts together what sqlglot cuts apart: 1L, .5, >> and >>>."""
-    covered = -1
-    for _i, token in enumerate(cut):
-        if token.at < covered or (token.kind == "symbol" and token.text == "::" and text[token.at] != ":"):
-            continue
-        if token.kind == "number" or (token.text == "." and text[token.end : token.end + 1].isdigit()):
-            before = text[token.at - 1 : token.at]
-            match = _NUMBER.match(text, token.at)
-            if match and not (token.text == "." and (before.isalnum() or (before and before in "_)]`"))):
-                covered = match.end()
-                yield Token("number", match.group(), token.at)
-                continue
-        if token.kind == "symbol" and token.text in ("<", ">", "<<", ">>"):
-            run = re.match(r">>>|>>|<<", text[token.at :])
-            if run:
-                covered = token.at + len(run.group())
-                yield Token("symbol", run.group(), token.at)
-                continue
-        covered = token.end
+        if token.kind == "open":
+            what = "a comment" if token.text == "/*" else "a quote"
+            hint = "" if token.text == "/*" else "close the quote, or write \\' for a quote inside"
+            raise ExpressionSyntaxError(f"{what} is opened and not closed", token.at, hint)
+        if token.kind == "word" and token.text[:2] in ("0x", "0X"):
+            raise ExpressionSyntaxError(f"{token.text} is not a number in Spark", token.at, "write X'1F' for bytes")
+        if token.kind == "comment" and not comments:
+            hint = "write - (-1) for minus a negative number" if token.text[0] == "-" else "remove the comment"
+            raise ExpressionSyntaxError("an expression has no comments", token.at, hint)
         yield token
+        before = token
+
+
+def _follows_name(before: Token, token: Token) -> bool:
+    named = before.kind in _AFTER_NAME or before.text in (")", "]")
+    return named and before.end == token.at
