@@ -46,6 +46,7 @@ generated: setup
 
 jars: setup
 	@$(PYTHON) -m headrace.log.jars
+	@$(PYTHON) -m headrace.run.classes
 
 servers: setup
 	@$(PYTHON) -m tools.postgresql

@@ -24,6 +24,10 @@ settings.register_profile("headrace", deadline=None, print_blob=True)
 settings.load_profile("headrace")
 
 
+# No test runs long enough for Java's second compiler to pay off, and it takes half of the processors' time.
+os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1"
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """A quiet run hides the seed of its order, which is needed once something fails."""
     if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
@@ -35,6 +39,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one local Spark of the whole test run."""
     from headrace.log.jars import ensure
     from headrace.log.java import find_java
+    from headrace.run import classes
 
     folder = tmp_path_factory.mktemp("spark")
     java = find_java()
@@ -46,16 +51,18 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
     from pyspark.sql import SparkSession
 
-    jars = ",".join(str(jar) for jar in ensure("spark", _progress, java))
+    jars = ensure("spark", _progress, java)
     quiet = folder / "log4j2.properties"
     quiet.write_text(_LOGGING.format(file=folder / "spark.log"), encoding="utf-8")
     provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     options = {
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet} -Dderby.system.home={folder}",
+        "spark.driver.extraJavaOptions": (
+            f"-Dlog4j2.configurationFile={quiet} -Dderby.system.home={folder} {classes.options(java, jars)}"
+        ),
+        "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in jars),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
-        "spark.jars": jars,
         "spark.local.dir": str(folder / "local"),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",

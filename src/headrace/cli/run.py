@@ -64,15 +64,18 @@ def run(
 
 def _start(flow: Path, asked: Any, *, fresh: bool, as_json: bool, background: bool, quiet: bool) -> None:
     from headrace.project import Project
+    from headrace.run import classes
     from headrace.run.prepare import prepare
     from headrace.run.supervisor import supervise
     from headrace.run.view import View
 
-    ready = prepare(Project.find(), flow, asked, fresh=fresh)
+    project = Project.find()
+    ready = prepare(project, flow, asked, fresh=fresh)
     with ready.lock:
         view = View(as_json=as_json, quiet=quiet)
         for note in ready.notes:
             view.note(note)
+        classes.ready(project.settings.java.home, view.note)
         if background:
             _in_background(ready.home, ready.lock, view)
             return

@@ -35,7 +35,7 @@ def state(run: str, step: str, key: str | None, limit: int, as_json: bool) -> No
     project = Project.find()
     home = control.find(project, run)
     states.query_of(home, step)  # what can be wrong is said before Spark is started
-    found = states.read(home, step, local_session(project), key=key, limit=limit)
+    found = states.read(home, step, local_session(project, brief=True), key=key, limit=limit)
     if as_json:
         click.echo(json.dumps(found.as_dict(), indent=2))
         return

@@ -46,7 +46,7 @@ def run_demo(folder: Path, seconds: float | None, say: Callable[[str], None]) ->
         stack.callback(broker.stop, project)
         try:
             say("starting Kafka …")
-            running = broker.start(project)
+            running = broker.start(project, progress=say)
             topics.create({"bootstrap.servers": running.bootstrap}, TOPIC, partitions=2)
             sent = stack.enter_context(_tweets(running.bootstrap))
             say(f"Kafka is at {running.bootstrap}; {RATE:.0f} tweets a second go to its topic {TOPIC}")

@@ -24,6 +24,7 @@ from headrace.errors import EndpointError, FlowError, HeadraceError, Problem
 from headrace.model import Flow, Mode, Sink, Source
 from headrace.observe import events
 from headrace.project import Project, kafka_client
+from headrace.run import classes
 from headrace.run import session as sessions
 from headrace.run.checkpoint import resume_point
 from headrace.run.failure import Failure, NotThereError, explain
@@ -176,15 +177,17 @@ def _session(home: Home, record: Record, project: Project, plan: Plan, master: s
     os.environ.update(sessions.environment(java.home, master, paths))
     sys.path[:0] = [str(p) for p in paths if str(p) not in sys.path]
     log4j = home.path / "log4j2.properties"
+    jars = ensure("spark", java=java)
     wanted = sessions.settings(
         master=master,
-        jars=ensure("spark", java=java),
+        jars=jars,
         scratch=home.scratch,
         log4j=log4j,
         plan=plan.spark,
         project=project.settings.spark.settings,
         flow=dict(plan.flow.spark),
         host=sessions.address_towards(master),
+        java=classes.options(java, jars) if sessions.is_local(master) else "",
     )
     ship = sessions.shipped(paths, Path(record.root))
     return sessions.start(plan.flow.name, wanted, log4j=log4j, scratch=home.scratch, ship=ship)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.compile.lower import Where, lower
 from headrace.compile.plan import Plan, Query
 from headrace.project import Project
+from headrace.run import classes
 from headrace.run import session as sessions
 from headrace.run.flush import holds_windows, plan_flush
 from headrace.run.queries import has_watermark
@@ -44,8 +45,11 @@ def run_to_end(plan: Plan, query: Query, where: Where, checkpoint: Path, *, flus
         run(once=True)
 
 
-def local_session(project: Project | None = None, *, cores: int = 2) -> SparkSession:
-    """A Spark session on this machine, quiet, with the Kafka connector; its files go when the process ends."""
+def local_session(project: Project | None = None, *, cores: int = 2, brief: bool = False) -> SparkSession:
+    """A Spark session on this machine, quiet, with the Kafka connector; its files go when the process ends.
+
+    `brief`: for a few small jobs, which Java is not to spend its time on making faster.
+    """
     from headrace.log.jars import ensure
     from headrace.log.java import find_java
 
@@ -57,12 +61,14 @@ def local_session(project: Project | None = None, *, cores: int = 2) -> SparkSes
     paths = (Path.cwd(), *sessions.python_path(project.root / "flow", project.root))
     os.environ.update(sessions.environment(java.home, master, paths))
     log4j = Path(folder.name) / "log4j2.properties"
+    jars = ensure("spark", java=java)
     wanted = sessions.settings(
         master=master,
-        jars=ensure("spark", java=java),
+        jars=jars,
         scratch=scratch,
         log4j=log4j,
         project=project.settings.spark.settings,
+        java=f"{classes.options(java, jars)} {'-XX:TieredStopAtLevel=1' if brief else ''}",
     )
     with _quiet(Path(folder.name) / "spark.log"):
         return sessions.start("local", wanted, log4j=log4j, scratch=scratch)

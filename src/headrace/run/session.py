@@ -93,14 +93,19 @@ def settings(
     project: Mapping[str, str] | None = None,
     flow: Mapping[str, str] | None = None,
     host: str | None = None,
+    java: str = "",
 ) -> dict[str, str]:
-    """Every setting of the session; `host` is where a cluster's workers reach the driver. Pure."""
-    java = f"-Dlog4j2.configurationFile=file:{log4j} -Djava.io.tmpdir={scratch} -XX:+UseParallelGC -XX:-UsePerfData"
+    """Every setting of the session. Pure.
+
+    `host` is where a cluster's workers reach the driver, `java` what Java is told besides.
+    """
+    java = (
+        f"-Dlog4j2.configurationFile=file:{log4j} -Djava.io.tmpdir={scratch} -XX:+UseParallelGC -XX:-UsePerfData {java}"
+    )
     ours = {
         "spark.master": master,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.jars": ",".join(str(jar) for jar in jars),
         "spark.driver.memory": "2g",
         "spark.sql.session.timeZone": "UTC",
         "spark.executorEnv.TZ": "UTC",
@@ -121,12 +126,18 @@ def settings(
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
             "spark.local.dir": str(scratch),
+            # Not as spark.jars: those are copied at each start, and no archive of classes can hold them.
+            "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in jars),
         }
-    elif host is not None:
-        ours |= {"spark.driver.host": host, "spark.driver.bindAddress": host}
+    else:
+        ours["spark.jars"] = ",".join(str(jar) for jar in jars)
+        if host is not None:
+            ours |= {"spark.driver.host": host, "spark.driver.bindAddress": host}
     merged = {**ours, **(plan or {}), **(project or {}), **(flow or {})}
     # Java options add up: an author who sets one must not lose the log file.
-    merged["spark.driver.extraJavaOptions"] = f"{java} {merged.get('spark.driver.extraJavaOptions', '')}".strip()
+    merged["spark.driver.extraJavaOptions"] = " ".join(
+        f"{java} {merged.get('spark.driver.extraJavaOptions', '')}".split()
+    )
     return {name: value for name, value in merged.items() if value != ""}
 
 
@@ -137,6 +148,8 @@ def environment(java_home: Path, master: str, python_path: Sequence[Path]) -> di
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join(str(p) for p in python_path),
+        # Spark first runs a small Java program that only prints the command line of the real one.
+        "SPARK_LAUNCHER_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData",
         "TZ": "UTC",  # times in Python state cross between Java and Python without their zone
     }
     return {**wanted, "SPARK_LOCAL_IP": LOOPBACK} if is_local(master) else wanted

@@ -47,10 +47,14 @@ def run_and_report(path: Path, *, only: str = "", junit: Path | None = None, as_
 @cache
 def _session() -> SparkSession:
     """One session for all cases, started when the first flow is known to be sound."""
+    from headrace.project import Project
+    from headrace.run import classes
     from headrace.run.inline import local_session
 
+    project = Project.find()
+    classes.ready(project.settings.java.home, lambda text: click.echo(text, err=True))
     click.echo("starting Spark …", err=True)
-    return local_session()
+    return local_session(project, brief=True)
 
 
 def _say(outcome: Outcome) -> None:

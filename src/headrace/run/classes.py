@@ -1,0 +1,191 @@
+"""An archive of the classes Spark is made of, so that Java need not read, check and link them at each start.
+
+Java's own class data sharing: one small job is run once per Java and PySpark, and what it loaded is kept in a file
+in the cache. A start with it takes about half the processor time. Without it everything works, only slower.
+
+    python -m headrace.run.classes      makes it now
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from headrace.log.folders import cache_home, locked
+from headrace.log.jars import ensure as ensure_jars
+from headrace.log.java import Java, find_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Tell = Callable[[str], None]
+TRAINING_SECONDS = 300.0
+
+
+def options(java: Java, jars: Sequence[Path]) -> str:
+    """Java's options to use the archive; none if there is none."""
+    archive = _archive(java, jars)
+    return _using(archive) if archive.is_file() else ""
+
+
+def ready(java_home: str | None, tell: Tell) -> None:
+    """Fetches and makes, with progress, what every start of Spark on this machine needs, if it is not there yet."""
+    java = find_java(java_home)
+    ensure(java, ensure_jars("spark", tell, java), tell)
+
+
+def ensure(java: Java, jars: Sequence[Path], tell: Tell | None = None) -> None:
+    """Makes the archive if it is not there yet. One that cannot be made is told, and nothing else."""
+    tell = tell or (lambda _: None)
+    archive = _archive(java, jars)
+    if archive.is_file():
+        return
+    with locked(archive.parent / "lock"):
+        if archive.is_file():  # another process may have made it while we waited
+            return
+        _forget_others(archive.parent)
+        tell("preparing Java for quick starts, once: a small job is run to see what Spark needs")
+        draft = archive.with_suffix(f".{os.getpid()}")
+        said = _train(java, draft)
+        if draft.is_file():
+            archive.with_suffix(".pyspark").write_text(str(_pyspark()), encoding="utf-8")
+            draft.replace(archive)
+        else:
+            tell(f"Java could not be prepared, so starts stay slow: {said}")
+
+
+def _archive(java: Java, jars: Sequence[Path]) -> Path:
+    """Where the archive of exactly this Java and these jars is kept; Java refuses it for any other."""
+    named = "\n".join([str(java.home), str(java.version), str(_pyspark()), *map(str, jars)])
+    return cache_home() / "classes" / f"{sha256(named.encode()).hexdigest()[:16]}.jsa"
+
+
+def _pyspark() -> Path:
+    spec = find_spec("pyspark")
+    return Path(next(iter(spec.submodule_search_locations or ()), "")) if spec else Path()
+
+
+def _using(archive: Path) -> str:
+    return f"-XX:SharedArchiveFile={archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
+
+
+def _forget_others(folder: Path) -> None:
+    """Removes the archives of environments that are no more: each has the size of a film trailer."""
+    for note in folder.glob("*.pyspark"):
+        if not Path(note.read_text(encoding="utf-8")).is_dir():
+            note.with_suffix(".jsa").unlink(missing_ok=True)
+            note.unlink(missing_ok=True)
+
+
+def _train(java: Java, draft: Path) -> str:
+    """Runs the small job in a process of its own, whose Java writes the archive when it ends; its last words."""
+    with tempfile.TemporaryDirectory(prefix="headrace-classes-", ignore_cleanup_errors=True) as folder:
+        command = [sys.executable, "-m", "headrace.run.classes", "--train", str(draft), folder]
+        environment = {**os.environ, "JAVA_HOME": str(java.home)}
+        try:
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=TRAINING_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired:
+            return f"it took over {TRAINING_SECONDS:.0f} seconds"
+    return (done.stderr.strip().splitlines() or ["no reason was given"])[-1][-500:]
+
+
+def _run_small_job(draft: Path, folder: Path) -> None:
+    """A session as a driver has it, and one stream with what flows use most."""
+    from pyspark import SparkContext
+
+    from headrace.run import session as sessions
+
+    java = find_java(os.environ["JAVA_HOME"])
+    jars = ensure_jars("spark", java=java)
+    log4j, scratch = folder / "log4j2.properties", folder / "scratch"
+    master = "local[2]"
+    os.environ.update(sessions.environment(java.home, master, [Path(p) for p in sys.path if p]))
+    wanted = sessions.settings(
+        master=master,
+        jars=jars,
+        scratch=scratch,
+        log4j=log4j,
+        flow={"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={draft} -XX:TieredStopAtLevel=1"},
+    )
+    session = sessions.start("classes", wanted, log4j=log4j, scratch=scratch)
+    _small_stream(session, folder)
+    _touch_kafka(session, jars)
+    session.stop()
+    process: Any = SparkContext._gateway.proc  # type: ignore[union-attr]
+    process.stdin.close()  # Java ends, and writes the archive, when this closes
+    process.wait()
+
+
+def _small_stream(session: SparkSession, folder: Path) -> None:
+    from pyspark.sql import functions as F
+
+    given = folder / "given"
+    given.mkdir()
+    (given / "a.txt").write_text('{"a": 1, "t": "2024-01-01T00:00:00Z"}\n' * 100, encoding="ascii")
+    record = F.from_json("value", "a INT, t TIMESTAMP")
+    counted = (
+        session.readStream.text(given.as_uri())
+        .select(record.alias("r"))
+        .select("r.*")
+        .observe("seen", F.count(F.lit(1)).alias("rows"))
+        .where("a > 0")
+        .mapInArrow(lambda batches: batches, "a INT, t TIMESTAMP")
+        .withWatermark("t", "1 second")
+        .groupBy(F.window("t", "10 seconds"), "a")
+        .agg(F.count(F.lit(1)).alias("n"), F.sum("a").alias("s"))
+    )
+
+    def write(batch: Any, number: int) -> None:
+        batch = batch.persist()
+        batch.select(F.to_json(F.struct("*")).alias("value")).write.parquet(str(folder / f"out-{number}"))
+        batch.collect()
+        batch.toArrow()
+        batch.unpersist()
+
+    stream = counted.writeStream.outputMode("update").option("checkpointLocation", str(folder / "checkpoint"))
+    stream.trigger(availableNow=True).foreachBatch(write).start().awaitTermination()
+
+
+def _touch_kafka(session: SparkSession, jars: Sequence[Path]) -> None:
+    """Loads the Kafka connector and a client, which the small job, having no Kafka, does not need."""
+    jvm: Any = session._jvm
+    loader = jvm.java.lang.ClassLoader.getSystemClassLoader()
+    for name in _classes_in(next(jar for jar in jars if "sql-kafka" in jar.name)):
+        with suppress(Exception):  # one that needs an optional library which is not here
+            jvm.java.lang.Class.forName(name, False, loader)
+    told = jvm.java.util.HashMap()
+    told.put("bootstrap.servers", "127.0.0.1:1")
+    kind = "org.apache.kafka.common.serialization.ByteArray"
+    told.putAll({"key.deserializer": f"{kind}Deserializer", "value.deserializer": f"{kind}Deserializer"})
+    client = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(told)
+    client.assign(jvm.java.util.Collections.singletonList(jvm.org.apache.kafka.common.TopicPartition("none", 0)))
+    client.poll(jvm.java.time.Duration.ofMillis(100))
+    client.close(jvm.java.time.Duration.ofMillis(100))
+
+
+def _classes_in(jar: Path) -> list[str]:
+    with zipfile.ZipFile(jar) as file:
+        return [name.removesuffix(".class").replace("/", ".") for name in file.namelist() if name.endswith(".class")]
+
+
+def main(arguments: list[str]) -> None:
+    """Makes the archive for the Java that is found here, with progress on stderr."""
+    if arguments[:1] == ["--train"]:
+        _run_small_job(Path(arguments[1]), Path(arguments[2]))
+        return
+    ready(None, lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
