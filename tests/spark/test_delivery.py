@@ -10,7 +10,7 @@ import pytest
 from headrace.check import check
 from headrace.compile.lower import Where, lower
 from headrace.compile.planner import plan
-from headrace.connectors.base import AppendSink, Batch
+from headrace.connectors.base import AppendSink, Batch, Written
 from headrace.declare import flowfile
 from headrace.declare.resolve import resolve
 from headrace.options import Options
@@ -40,10 +40,12 @@ class Noted(AppendSink[Options]):
         self.batches: list[tuple[int, int]] = []
         self.failing = False
 
-    def write(self, frame: DataFrame, batch: Batch) -> None:
+    def write(self, frame: DataFrame, batch: Batch) -> Written:
         if self.failing:
             raise ConnectionError("went away before anything was written")
-        self.batches.append((batch.id, frame.count()))
+        rows = frame.count()
+        self.batches.append((batch.id, rows))
+        return Written(written=rows)
 
 
 def attempts(session: SparkSession, delivery: str, home: Path) -> list[tuple[int, int]]:

@@ -79,6 +79,15 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Written:
+    """What became of the rows of a batch, as the sink itself has counted them."""
+
+    written: int = 0
+    skipped: int = 0
+    """Rows that were there already, from an earlier attempt at the same batch."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Fault:
     """Something wrong that only shows when options and columns are seen together; a check makes it a Problem."""
 
@@ -168,9 +177,11 @@ class SinkConnector(Connector[O]):
         return ()
 
     @abstractmethod
-    def write(self, frame: DataFrame, batch: Batch) -> None:
-        """Write one batch; returns only when the rows are durable.
+    def write(self, frame: DataFrame, batch: Batch) -> Written:
+        """Write one batch; returns only when the rows are durable, and says how many they were.
 
+        Every row is taken, also to be counted where the batch is skipped, and the frame is computed once: the counts
+        of the steps before are made on the way.
         A sink that carries bytes is given `value BINARY` and the flow's columns; see `Format.encode`.
         """
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field as Option
 
-from headrace.connectors.base import AppendSink, Batch, connector
+from headrace.connectors.base import AppendSink, Batch, Written, connector
 from headrace.options import Names, Options
 
 if TYPE_CHECKING:
@@ -49,14 +49,19 @@ class ConsoleSink(AppendSink[ConsoleOptions]):
     def key(self) -> tuple[str, ...]:
         return self.options.key
 
-    def write(self, frame: DataFrame, batch: Batch) -> None:
+    def write(self, frame: DataFrame, batch: Batch) -> Written:
         first = [name for name in frame.columns if name.lower() in {k.lower() for k in self.options.key}]
         names = [*first, *(name for name in frame.columns if name not in first)]
-        # One more than the limit tells whether there is a rest; counting it would read everything.
-        rows = [row.asDict(recursive=True) for row in frame.limit(self.options.limit + 1).collect()]
+        kept = frame.persist()  # shown in part but counted in whole, and computed once
+        try:
+            rows = [row.asDict(recursive=True) for row in kept.limit(self.options.limit + 1).collect()]
+            count = kept.count()
+        finally:
+            kept.unpersist()
         if rows:
             sys.stdout.write(render(batch, names, rows, self.options))
             sys.stdout.flush()
+        return Written(written=count)
 
 
 def render(batch: Batch, names: Sequence[str], rows: Sequence[dict[str, Any]], options: ConsoleOptions) -> str:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field as Option
 
-from headrace.connectors.base import Batch, IdempotentSink, Place, Reading, ReplayableSource, connector
+from headrace.connectors.base import Batch, IdempotentSink, Place, Reading, ReplayableSource, Written, connector
 from headrace.errors import FlowError, Problem
 from headrace.formats.reasons import column
 from headrace.model import Schema
@@ -196,13 +196,13 @@ class FilesSink(IdempotentSink[FilesSinkOptions]):
     def requires(self, given: Schema) -> tuple[str, ...]:
         return self.options.partition_by
 
-    def write(self, frame: DataFrame, batch: Batch) -> None:
+    def write(self, frame: DataFrame, batch: Batch) -> Written:
         from headrace.connectors.published import publish
 
         if batch.format is None:
             raise _missing_format(batch.place)
         kind, options = batch.format.file_options(writing=True)
-        publish(
+        return publish(
             self._gathered(_flat(frame, kind, self.options.partition_by)),
             batch,
             located(self.options.path, batch.place),

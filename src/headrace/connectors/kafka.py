@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field as Option
 
-from headrace.connectors.base import Batch, Reading, ReplayableSource, TransactionalSink, connector
+from headrace.connectors.base import Batch, Reading, ReplayableSource, TransactionalSink, Written, connector
+from headrace.connectors.counted import Counted
 from headrace.connectors.identity import writer
 from headrace.connectors.kafka_client import client_settings, java_settings, partitions_of, require_topic, trouble
 from headrace.connectors.kafka_offsets import Position, parse_position
@@ -177,7 +178,7 @@ class KafkaSink(TransactionalSink[KafkaSinkOptions]):
     def key(self) -> tuple[str, ...]:
         return (self.options.key,) if self.options.key else ()
 
-    def write(self, frame: DataFrame, batch: Batch) -> None:
+    def write(self, frame: DataFrame, batch: Batch) -> Written:
         from pyspark.sql import functions as F
 
         client = client_settings(self.options.bootstrap, batch.place.kafka, batch.place.step)
@@ -202,9 +203,10 @@ class KafkaSink(TransactionalSink[KafkaSinkOptions]):
         records = frame.select(*columns)
         with trouble(client, self.options.topic, batch.place.step):
             if batch.delivery is Delivery.EXACTLY_ONCE:
-                write_once(records, client, self.options.topic, batch.id, writer(batch), batch.place.step)
-                return
-            records.write.format("kafka").options(**java_settings(client)).options(**settings).save()
+                return write_once(records, client, self.options.topic, batch.id, writer(batch), batch.place.step)
+            counted = Counted(records)
+            counted.frame.write.format("kafka").options(**java_settings(client)).options(**settings).save()
+            return Written(written=counted.rows())
 
 
 def _before(stop: Position, partitions: Mapping[str, int]) -> Column:

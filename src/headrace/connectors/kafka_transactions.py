@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from headrace.connectors.base import Written
 from headrace.connectors.kafka_client import require_topic
 from headrace.errors import EndpointError
 
@@ -34,15 +35,6 @@ _LONGEST = 600_000
 """Milliseconds a transaction may take; the broker ends it then."""
 _FEW = 5000
 """Rows handed to the producer at a time."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Written:
-    """What became of a batch."""
-
-    written: int = 0
-    skipped: int = 0
-    """Rows that an earlier attempt had written already."""
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field as Option
 
-from headrace.connectors.base import Batch, TransactionalSink, connector
+from headrace.connectors.base import Batch, TransactionalSink, Written, connector
 from headrace.connectors.identity import writer
 from headrace.options import Names, Options
 
@@ -59,15 +59,16 @@ class MemorySink(TransactionalSink[MemoryOptions]):
     def key(self) -> tuple[str, ...]:
         return self.options.key
 
-    def write(self, frame: DataFrame, batch: Batch) -> None:
+    def write(self, frame: DataFrame, batch: Batch) -> Written:
         table = tables.setdefault((batch.place.flow, batch.place.step), Table())
         name = writer(batch)
         if table.last.get(name, -1) >= batch.id:
-            return
+            return Written(skipped=frame.count())
         given = [row.asDict(recursive=True) for row in frame.collect()]
         with _lock:
             table.rows = merged(table.rows, given, self.options.key)
             table.last[name] = batch.id
+        return Written(written=len(given))
 
 
 def merged(old: tuple[Row, ...], new: list[Row], key: tuple[str, ...]) -> tuple[Row, ...]:

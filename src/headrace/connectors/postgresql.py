@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field as Option
 
-from headrace.connectors.base import Batch, connector
+from headrace.connectors.base import Batch, Written, connector
 from headrace.connectors.identity import writer
 from headrace.connectors.tables import (
     LEDGER,
@@ -83,24 +83,24 @@ class PostgresqlSink(TableSink[PostgresqlOptions]):
     are JSONB. With `key`, a table that is already there needs a unique index on those columns.
     """
 
-    def write(self, frame: DataFrame, batch: Batch) -> None:
+    def write(self, frame: DataFrame, batch: Batch) -> Written:
         import psycopg
 
         try:
             with _trouble(batch, self.options.table):
                 url, name = self.options.url.reveal(), writer(batch)
                 with psycopg.connect(url, autocommit=True) as database:
-                    self._write(database, url, frame, batch, name)
+                    return self._write(database, url, frame, batch, name)
         except LookupError as error:
             raise DataError(f'sink "{batch.place.step}": {error}') from None
 
-    def _write(self, database: psycopg.Connection, url: str, frame: DataFrame, batch: Batch, name: str) -> None:
+    def _write(self, database: psycopg.Connection, url: str, frame: DataFrame, batch: Batch, name: str) -> Written:
         ledger = self._table(LEDGER)
         self._execute(
             database, f"CREATE TABLE IF NOT EXISTS {ledger} (owner TEXT PRIMARY KEY, batch_id BIGINT NOT NULL)"
         )
         if self._last(database, ledger, name) >= batch.id:
-            return
+            return Written(skipped=frame.count())
         table, names = self._table(self.options.table), frame.columns
         key = in_case_of(names, self.options.key)
         if self.options.create:
@@ -109,7 +109,10 @@ class PostgresqlSink(TableSink[PostgresqlOptions]):
         tasks = _copy(as_sql_values(frame, _special()), url, staging, names)
         with database.transaction():
             database.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (name,))
-            if self._last(database, ledger, name) < batch.id:
+            staged = f"SELECT count(*) FROM {staging} WHERE {_TASK} = ANY(%s)"
+            rows = int((database.execute(staged, (tasks,)).fetchone() or (0,))[0])
+            fresh = self._last(database, ledger, name) < batch.id
+            if fresh:
                 merge = self._merge(table, staging, names, key)
                 database.execute(merge, (tasks,))
                 database.execute(
@@ -118,6 +121,7 @@ class PostgresqlSink(TableSink[PostgresqlOptions]):
                     (name, batch.id),
                 )
             self._execute(database, f"DROP TABLE {staging}")
+        return Written(written=rows) if fresh else Written(skipped=rows)
 
     def _merge(self, table: str, staging: str, names: Sequence[str], key: Sequence[str]) -> str:
         """Moves the rows of the tasks that count; of several with one key, the last."""

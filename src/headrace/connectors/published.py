@@ -18,6 +18,8 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from headrace.connectors.base import Written
+from headrace.connectors.counted import Counted
 from headrace.connectors.identity import writer
 
 if TYPE_CHECKING:
@@ -33,11 +35,8 @@ _KEPT = 20
 
 def publish(
     frame: DataFrame, batch: Batch, path: str, kind: str, options: Mapping[str, str], partition_by: tuple[str, ...]
-) -> None:
+) -> Written:
     """Write a batch under `path`, unless it is there already."""
-    from pyspark.sql import Observation
-    from pyspark.sql import functions as F
-
     name = writer(batch)
     records = f"{path}/_headrace/{name}"
     folder = Folder(frame.sparkSession, path)
@@ -46,20 +45,14 @@ def publish(
     staging = f"{records}/{batch.id:010d}.staging"
     if folder.exists(pending):
         _complete(folder, path, pending, done, staging)
-        return
+        return Written(skipped=frame.count())
     known = sorted(n for n in folder.names(records) if n.endswith(".json"))
     if known and batch.id <= int(known[-1].removesuffix(".json")):
-        return
+        return Written(skipped=frame.count())
     _clean(folder, records)
-    counted = Observation()
-    (
-        frame.observe(counted, F.count(F.lit(1)).alias("rows"))
-        .write.format(kind)
-        .options(**options)
-        .partitionBy(*partition_by)
-        .save(staging)
-    )
-    rows = int(counted.get["rows"])
+    counted = Counted(frame)
+    (counted.frame.write.format(kind).options(**options).partitionBy(*partition_by).save(staging))
+    rows = counted.rows()
     if rows:
         moves = _moves(folder.files(staging), batch.id, name)
         folder.write(pending, json.dumps({"batch": batch.id, "rows": rows, "files": moves}, indent=1))
@@ -68,6 +61,7 @@ def publish(
             folder.delete(f"{records}/{old}")
     else:
         folder.delete(staging)
+    return Written(written=rows)
 
 
 def _moves(files: list[str], batch: int, name: str) -> dict[str, str]:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field as Option
 
-from headrace.connectors.base import Batch, connector
+from headrace.connectors.base import Batch, Written, connector
 from headrace.connectors.identity import writer
 from headrace.connectors.tables import (
     LEDGER,
@@ -80,12 +80,12 @@ class SqliteSink(TableSink[SqliteOptions]):
     text as SQLite's own functions read it; nested values are JSON text; decimals of more than 15 digits are text.
     """
 
-    def write(self, frame: DataFrame, batch: Batch) -> None:
+    def write(self, frame: DataFrame, batch: Batch) -> Written:
         path = batch.place.base / self.options.path
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with closing(_connect(path, self.options.patience.total_seconds())) as database:
-                self._write(database, frame, batch, writer(batch))
+                return self._write(database, frame, batch, writer(batch))
         except sqlite3.OperationalError as error:
             if "locked" in str(error) or "unable to open" in str(error) or "disk" in str(error):
                 raise EndpointError(
@@ -95,20 +95,22 @@ class SqliteSink(TableSink[SqliteOptions]):
         except sqlite3.DatabaseError as error:
             raise self._mistaken(error, batch) from error
 
-    def _write(self, database: sqlite3.Connection, frame: DataFrame, batch: Batch, name: str) -> None:
+    def _write(self, database: sqlite3.Connection, frame: DataFrame, batch: Batch, name: str) -> Written:
         database.execute(f"CREATE TABLE IF NOT EXISTS {LEDGER} (owner TEXT PRIMARY KEY, batch_id INTEGER NOT NULL)")
         database.execute("BEGIN IMMEDIATE")
         with database:
             last = database.execute(f"SELECT batch_id FROM {LEDGER} WHERE owner = ?", (name,)).fetchone()
             if last is not None and last[0] >= batch.id:
-                return
-            self._rows(database, frame)
+                return Written(skipped=frame.count())
+            rows = self._rows(database, frame)
             database.execute(
                 f"INSERT INTO {LEDGER} VALUES (?, ?) ON CONFLICT (owner) DO UPDATE SET batch_id = excluded.batch_id",
                 (name, batch.id),
             )
+            return Written(written=rows)
 
-    def _rows(self, database: sqlite3.Connection, frame: DataFrame) -> None:
+    def _rows(self, database: sqlite3.Connection, frame: DataFrame) -> int:
+        """Writes the rows, and gives how many there were."""
         given, names = self.options, frame.columns
         key = in_case_of(names, given.key)
         table = quoted(given.table)
@@ -121,13 +123,15 @@ class SqliteSink(TableSink[SqliteOptions]):
             + conflict_clause(table, names, key, latest)
         )
         places = [names.index(k) for k in key]
-        rows = _values(frame)
+        rows, count = _values(frame), 0
         while some := list(islice(rows, _ROWS_PER_CALL)):
+            count += len(some)
             whole = [row for row in some if all(row[p] is not None for p in places)]
             database.executemany(insert, whole)
             if len(whole) != len(some):
                 unknown = [row for row in some if any(row[p] is None for p in places)]
                 _replace_unknown(database, table, names, key, latest, insert, unknown)
+        return count
 
     def _mistaken(self, error: Exception, batch: Batch) -> DataError:
         hint = "its key must be a primary key or have a unique index" if "ON CONFLICT" in str(error) else ""
