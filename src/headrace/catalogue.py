@@ -51,6 +51,7 @@ SOURCES: Catalogue[type[SourceConnector[Any]]] = Catalogue(
 SINKS: Catalogue[type[SinkConnector[Any]]] = Catalogue(
     "connectors",
     console="console:ConsoleSink",
+    delta="delta:DeltaSink",
     files="files:FilesSink",
     kafka="kafka:KafkaSink",
     memory="memory:MemorySink",

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.connectors import memory
-from headrace.connectors.base import Batch
+from headrace.connectors.base import Batch, Written
 from headrace.connectors.console import ConsoleOptions, ConsoleSink
+from headrace.connectors.delta import DeltaOptions, DeltaSink
 from headrace.connectors.files import FilesSink, FilesSinkOptions
+from headrace.connectors.identity import writer
 from headrace.connectors.kafka import KafkaSink, KafkaSinkOptions
 from headrace.connectors.memory import MemoryOptions, MemorySink
 from headrace.connectors.sqlite import SqliteOptions, SqliteSink
@@ -28,6 +30,7 @@ from headrace.model import Changes, Schema
 from tests.connectors.suites import KeyedSinkSuite, Row, SinkSuite, place, simple
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
 
@@ -123,6 +126,68 @@ class TestSqlite(KeyedSinkSuite):
             self.write(tmp_path, batch, [{"user": "ann"}, {"user": None}], "user STRING", key=("user",))
 
         assert sorted((row["user"] for row in self.rows(tmp_path, "")), key=repr) == ["ann", None]
+
+
+class TestDelta(KeyedSinkSuite):
+    def sink(self, **options: Any) -> DeltaSink:
+        return DeltaSink(DeltaOptions(**{"path": "out/rows", **options}))
+
+    def table(self, folder: Path) -> DeltaTable:
+        from deltalake import DeltaTable
+
+        return DeltaTable(folder / "out" / "rows")
+
+    def rows(self, folder: Path, schema: str) -> list[Row]:
+        rows: list[Row] = self.table(folder).to_pyarrow_table().to_pylist()
+        return [row | {"k": dict(row["k"])} if row.get("k") is not None else row for row in rows]
+
+    def test_rows_and_the_mark_of_their_batch_are_one_commit(self, tmp_path: Path) -> None:
+        self.write(tmp_path, 7, [simple("ann", 1)])
+        self.write(tmp_path, 8, [])
+        self.update(tmp_path, 9, [simple("ann", 2)])
+
+        commits = sorted((tmp_path / "out" / "rows" / "_delta_log").glob("*.json"))
+        actions = [[json.loads(line) for line in file.read_text().splitlines()] for file in commits]
+        marks = [[a["txn"]["version"] for a in commit if "txn" in a] for commit in actions]
+        assert marks == [[7], [9]]
+        assert all(any("add" in a for a in commit) for commit in actions)
+
+    def test_what_was_written_and_what_was_there_is_counted(self, tmp_path: Path) -> None:
+        frame = self.frame([simple("ann", 1), simple("bob", 2)], "user STRING, n BIGINT, at TIMESTAMP")
+        batch = Batch(id=0, changes=Changes.APPEND, place=place(tmp_path))
+        assert self.sink().write(frame, batch) == Written(written=2)
+        assert self.sink().write(frame, batch) == Written(skipped=2)
+
+    def test_a_table_is_divided_by_columns_and_small_files_are_put_together(self, tmp_path: Path) -> None:
+        for batch in range(4):
+            rows = [simple("ann", batch), simple("bob", batch)]
+            self.write(tmp_path, batch, rows, partition_by=("user",), compact_every=4)
+
+        files = [Path(uri) for uri in self.table(tmp_path).file_uris()]
+        assert sorted(file.parent.name for file in files) == ["user=ann", "user=bob"]
+        assert len(self.simple_rows(tmp_path)) == 8
+
+    def test_rows_with_other_columns_are_refused_and_nothing_is_kept(self, tmp_path: Path) -> None:
+        self.write(tmp_path, 0, [simple("ann", 1)])
+        with pytest.raises(DataError, match="refused the rows"):
+            self.write(tmp_path, 1, [{"user": "x", "other": 1}], "user STRING, other INT")
+        self.write(tmp_path, 1, [simple("bob", 2)])
+
+        assert self.simple_rows(tmp_path) == [("ann", 1), ("bob", 2)]
+
+    def test_of_two_writers_of_one_batch_one_is_let_through(self, tmp_path: Path) -> None:
+        """A driver that was thought dead has opened the table before the new one writes the same batch."""
+        import pyarrow as pa
+
+        self.write(tmp_path, 0, [simple("ann", 1)])
+        late = self.table(tmp_path)
+        self.write(tmp_path, 1, [simple("bob", 2)])
+
+        rows = pa.table({"user": ["bob"], "n": [2], "at": pa.array([None], pa.timestamp("us", "UTC"))})
+        name = writer(Batch(id=1, changes=Changes.APPEND, place=place(tmp_path)))
+        with pytest.raises(Exception, match=r"(?i)transaction|conflict|concurrent"):
+            self.sink()._commit(str(tmp_path / "out" / "rows"), late, rows, name, 1)
+        assert self.simple_rows(tmp_path) == [("ann", 1), ("bob", 2)]
 
 
 class FilesSuite(SinkSuite):

@@ -69,13 +69,13 @@ MAY_IMPORT: dict[str, set[str]] = {
 }
 """The rooms in their order, and for each the rooms it may import. `gateway` and `server` are still to come."""
 
-HEAVY = {"confluent_kafka", "numpy", "pandas", "psycopg", "pyarrow", "pyspark", "rich"}
+HEAVY = {"confluent_kafka", "deltalake", "numpy", "pandas", "psycopg", "pyarrow", "pyspark", "rich"}
 """Libraries that take long to load; imported inside the functions that need them."""
 
 HEAVY_AT_TOP: dict[str, set[str]] = {}
 """Modules that may import a heavy library at their top, because they themselves are only imported when it is needed."""
 
-NEVER_LOADED = {"confluent_kafka", "pandas", "psycopg", "pyarrow", "pyspark", "rich"}
+NEVER_LOADED = {"confluent_kafka", "deltalake", "pandas", "psycopg", "pyarrow", "pyspark", "rich"}
 """What `headrace check` and `headrace list` must not load."""
 
 
