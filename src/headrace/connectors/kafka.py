@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Literal
 from pydantic import Field as Option
 
 from headrace.connectors.base import Batch, Reading, ReplayableSource, TransactionalSink, Written, connector
-from headrace.connectors.counted import Counted
 from headrace.connectors.identity import writer
 from headrace.connectors.kafka_client import client_settings, java_settings, partitions_of, require_topic, trouble
 from headrace.connectors.kafka_offsets import Position, parse_position
 from headrace.connectors.kafka_transactions import write_once
+from headrace.connectors.row_count import RowCount
 from headrace.connectors.time import ARRIVAL
 from headrace.formats.reasons import column
 from headrace.model import Delivery, Schema
@@ -204,7 +204,7 @@ class KafkaSink(TransactionalSink[KafkaSinkOptions]):
         with trouble(client, self.options.topic, batch.place.step):
             if batch.delivery is Delivery.EXACTLY_ONCE:
                 return write_once(records, client, self.options.topic, batch.id, writer(batch), batch.place.step)
-            counted = Counted(records)
+            counted = RowCount(records)
             counted.frame.write.format("kafka").options(**java_settings(client)).options(**settings).save()
             return Written(written=counted.rows())
 

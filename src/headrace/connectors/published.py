@@ -19,8 +19,8 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from headrace.connectors.base import Written
-from headrace.connectors.counted import Counted
 from headrace.connectors.identity import writer
+from headrace.connectors.row_count import RowCount
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -50,7 +50,7 @@ def publish(
     if known and batch.id <= int(known[-1].removesuffix(".json")):
         return Written(skipped=frame.count())
     _clean(folder, records)
-    counted = Counted(frame)
+    counted = RowCount(frame)
     (counted.frame.write.format(kind).options(**options).partitionBy(*partition_by).save(staging))
     rows = counted.rows()
     if rows:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class Counted:
+class RowCount:
     """A frame whose rows are counted by the first action that takes them.
 
     Each task counts what it has passed on; Spark adds up those that count.
