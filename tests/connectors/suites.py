@@ -16,9 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.connectors.base import Batch, Place, Reading, SinkConnector, SourceConnector
+from headrace.compile.leaves import Leaf
+from headrace.connectors.base import Batch, Between, Place, Reading, SinkConnector, SourceConnector
 from headrace.formats.base import Format
 from headrace.model import Changes, Schema
+from headrace.run.checkpoint import planned
+from headrace.run.journal import Entry, betweens
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -290,6 +293,25 @@ class SourceSuite(ABC):
         fed = [*self.feed(tmp_path, 0), *self.feed(tmp_path, 1)]
 
         self.same([row.asDict(recursive=True) for row in self.read(tmp_path, streaming=False).collect()], fed)
+
+    def test_the_records_of_any_batches_can_be_read_again(self, tmp_path: Path) -> None:
+        self.feed(tmp_path, 0)
+        self.feed(tmp_path, 1)
+        batches = dict(self.drain(tmp_path, self.read(tmp_path, streaming=True)))
+        self.again(tmp_path, batches, [(0, 0), (0, max(batches)), (max(batches), max(batches))])
+
+    def again(self, folder: Path, batches: Mapping[int, list[Row]], ranges: list[tuple[int, int]]) -> None:
+        """Whether a second reading of each range of batches gives what the stream was given."""
+        checkpoint = folder / "checkpoint"
+        leaf = [Leaf("in", 0)]
+        entries = {number: Entry.of(number, planned(checkpoint, number), leaf) for number in batches}
+        for first, last in ranges:
+            between = betweens(entries, str(checkpoint), first, last)["in"]
+            found = self.read(folder, streaming=False, between=between).collect()
+            wanted = [row for number, rows in batches.items() if first <= number <= last for row in rows]
+            self.same([row.asDict(recursive=True) for row in found], wanted)
+        nothing = Between(start=None, end=None, kept=str(checkpoint / "sources" / "0"))
+        assert self.read(folder, streaming=False, between=nothing).collect() == []
 
     def test_a_stream_gives_each_record_once_also_after_a_restart(self, tmp_path: Path) -> None:
         fed = self.feed(tmp_path, 0)

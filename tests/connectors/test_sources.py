@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.connectors.base import Reading
+from headrace.connectors.base import Between, Reading
 from headrace.connectors.files import FilesSource, FilesSourceOptions
 from headrace.connectors.generator import GeneratorOptions, GeneratorSource
 from headrace.connectors.generators import make
@@ -27,6 +27,7 @@ from headrace.formats.json import JsonFormat, JsonOptions
 from headrace.formats.parquet import ParquetFormat, ParquetOptions
 from headrace.formats.text import TextFormat, TextOptions
 from headrace.model import Schema
+from headrace.run.checkpoint import last_committed, planned
 from tests.connectors.suites import ALL_TYPES, EVERYTHING, Row, SourceSuite, place
 from tests.servers import free_port
 from tests.waiting import eventually
@@ -358,6 +359,11 @@ def test_a_cluster_that_is_away_is_an_outage(
 def test_rate_gives_numbered_rows_again_after_a_restart(spark: SparkSession, tmp_path: Path) -> None:
     source = RateSource(RateOptions(rows_per_second=50))
     seen: list[int] = []
+    given: list[tuple[int, dt.datetime]] = []
+
+    def keep(batch: DataFrame, number: int) -> None:
+        given.extend((row.value, row.timestamp) for row in batch.collect())
+        seen.extend(row.value for row in batch.collect())
 
     def run(until: int) -> None:
         reading = Reading(session=spark, streaming=True, schema=None, format=None, place=place(tmp_path))
@@ -365,11 +371,7 @@ def test_rate_gives_numbered_rows_again_after_a_restart(spark: SparkSession, tmp
         assert {f.name: f.dataType.simpleString() for f in frame.schema.fields} == {
             f.name: str(f.type) for f in source.columns()
         }
-        query = (
-            frame.writeStream.foreachBatch(lambda batch, n: seen.extend(row.value for row in batch.collect()))
-            .option("checkpointLocation", str(tmp_path / "checkpoint"))
-            .start()
-        )
+        query = frame.writeStream.foreachBatch(keep).option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         try:
             eventually(lambda: len(seen) >= until, 60, diagnose=lambda: f"{len(seen)} rows; {query.exception()}")
         finally:
@@ -380,6 +382,15 @@ def test_rate_gives_numbered_rows_again_after_a_restart(spark: SparkSession, tmp
     run(len(seen) + 50)
 
     assert sorted(seen) == list(range(len(seen)))
+
+    checkpoint = tmp_path / "checkpoint"
+    last = last_committed(checkpoint)
+    assert last is not None
+    end = planned(checkpoint, last).offsets[0]
+    again = Between(start="1", end=end, kept=str(checkpoint / "sources" / "0"))
+    reading = Reading(session=spark, streaming=False, schema=None, format=None, place=place(tmp_path), between=again)
+    rows = [(row.value, row.timestamp) for row in source.read(reading).collect()]
+    assert sorted(rows) == sorted((value, at) for value, at in given if value >= 50)
 
 
 def test_rate_cannot_be_a_batch(spark: SparkSession, tmp_path: Path) -> None:
@@ -414,6 +425,11 @@ def test_socket_gives_lines_as_bytes(spark: SparkSession, tmp_path: Path) -> Non
             thread.join(10)
             for connection in connections:
                 connection.close()
+
+    again = Between(start=None, end="1")
+    reading = Reading(session=spark, streaming=False, schema=None, format=None, place=place(tmp_path), between=again)
+    with pytest.raises(FlowError, match="cannot be read again"):
+        source.read(reading)
 
 
 def test_decimals_of_the_generators_are_exact() -> None:

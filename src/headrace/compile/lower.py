@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.catalogue import FORMATS, SINKS, SOURCES
+from headrace.compile.leaves import tagged
 from headrace.compile.plan import Plan, Query
 from headrace.compile.planner import needed
 from headrace.compile.tables import Tables
 from headrace.compile.times import timed
 from headrace.connectors.attempts import first_attempt
-from headrace.connectors.base import Batch, Place, Reading, SinkConnector, SourceConnector
+from headrace.connectors.base import Batch, Between, Place, Reading, SinkConnector, SourceConnector
 from headrace.formats.base import Format
 from headrace.model import OUT, Delivery, Flow, Port, Schema, Sink, Source, Step
 from headrace.operators.base import Lowering, Operator
@@ -41,6 +42,8 @@ class Where:
     """Stand-ins by step name: what a test gives in place of the outside world."""
     sinks: Mapping[str, SinkConnector[Any]] = field(default_factory=dict)
     tables: Tables = field(default_factory=Tables)
+    between: Mapping[str, Between] = field(default_factory=dict)
+    """By source, what of it to read once more; those not named are read as usual. For batches."""
     checkpoint: Path | None = None
     """Of the query that is lowered, where there is one."""
 
@@ -225,11 +228,14 @@ class _Branch:
             place=self.where.place(self.plan.flow, source.name),
             start=self.where.start if source.table is None else None,
             stop=self.where.stop if source.table is None else None,
+            between=self.where.between.get(source.name),
             arrival=_asks_arrival(source),
         )
 
         def read() -> DataFrame:
             frame = connector.read(reading)
+            if reading.streaming:
+                frame = tagged(frame, source.name)
             if connector.carries == "bytes" and form is not None:
                 frame = self.decoded(source, frame, form, _untimed(source, wanted))
             if source.time is not None and wanted.event_time is not None:

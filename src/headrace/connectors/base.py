@@ -41,6 +41,18 @@ class Place:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Between:
+    """The records of some batches of a run: those behind `start`, up to `end`."""
+
+    start: str | None
+    """Offsets as the checkpoint's `offsets/N` has them, in the source's own spelling; None: where the run began."""
+    end: str | None
+    """The same; None: nothing was there to be read yet."""
+    kept: str | None = None
+    """The folder of the checkpoint in which Spark's source keeps what it must know besides, such as its files."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Reading:
     """What a source is asked for."""
 
@@ -55,6 +67,8 @@ class Reading:
     """`--from`: an offset or a time, for sources that can seek."""
     stop: str | None = None
     """`--to`."""
+    between: Between | None = None
+    """Read exactly these records once more, as a batch; `start` is not looked at then."""
     arrival: bool = False
     """Whether to add when each record reached the log, as column `headrace.connectors.time.ARRIVAL`."""
 
@@ -141,7 +155,8 @@ class SourceConnector(Connector[O]):
         """A streaming frame, or a batch one over everything there is.
 
         A connector that carries bytes gives a column `value BINARY` and its metadata columns; others give
-        the columns of `columns()` or of `reading.schema`.
+        the columns of `columns()` or of `reading.schema`. Asked for `reading.between`, it gives the records that
+        a stream was given there, or raises FlowError if it cannot.
         """
 
 

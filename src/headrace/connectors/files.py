@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field as Option
 
 from headrace.connectors.base import Batch, IdempotentSink, Place, Reading, ReplayableSource, Written, connector
+from headrace.connectors.folder import Folder
 from headrace.errors import FlowError, Problem
 from headrace.formats.reasons import column
 from headrace.model import Schema
@@ -106,7 +108,7 @@ class FilesSource(ReplayableSource[FilesSourceOptions]):
         from pyspark.sql import functions as F
 
         reader = self._reader(reading).schema("value STRING").format("text")
-        return self._open(reader, reading.place).select(F.col("value").cast("binary").alias("value"))
+        return self._open(reader, reading).select(F.col("value").cast("binary").alias("value"))
 
     def _decoded(self, reading: Reading, form: Format[Options]) -> DataFrame:
         from pyspark.sql import functions as F
@@ -124,28 +126,38 @@ class FilesSource(ReplayableSource[FilesSourceOptions]):
             raise _missing_schema(reading.place)
         wanted = reading.schema.ddl() + (f", {_CORRUPT} STRING" if checked else "")
         settings = {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT} if checked else options
-        return self._open(self._reader(reading).schema(wanted).format(kind).options(**settings), reading.place)
+        return self._open(self._reader(reading).schema(wanted).format(kind).options(**settings), reading)
 
-    def _open(self, reader: DataFrameReader | DataStreamReader, place: Place) -> DataFrame:
+    def _open(self, reader: DataFrameReader | DataStreamReader, reading: Reading) -> DataFrame:
         from pyspark.errors import AnalysisException
 
-        path = located(self.options.path, place)
+        place, path = reading.place, located(self.options.path, reading.place)
         try:
-            return reader.load(_one_file(path))
+            return reader.load(_one_file(path) if reading.between is None else self._again(reading))  # type: ignore[arg-type]
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise
-            raise FlowError(
-                Problem(
-                    code="file-not-found",
-                    message=f'source "{place.step}" reads from "{path}", where there is nothing',
-                    step=place.step,
-                    hint="a folder that is watched must exist, though it may be empty",
-                )
-            ) from None
+            raise _nothing_there(path, place, again=reading.between is not None, said=str(error)) from None
+
+    def _again(self, reading: Reading) -> list[str]:
+        """The files of some batches, where they are now."""
+        from headrace.connectors.file_log import files_of
+
+        assert reading.between is not None
+        files = files_of(reading.session, reading.between)
+        if self.options.after != "archive":
+            return files
+        archive = located(self.options.archive or "", reading.place)
+        folder = Folder(reading.session, archive)
+        return [file if folder.exists(file) else f"{archive}{urlsplit(file).path}" for file in files]
 
     def _reader(self, reading: Reading) -> DataFrameReader | DataStreamReader:
         given = self.options
+        if reading.between is not None:
+            # Names are taken as they are, and columns from folder names as a stream takes them.
+            path = located(given.path, reading.place)
+            base = {} if _is_pattern(_one_file(path)) else {"basePath": path}
+            return reading.session.read.options(__globPaths__="false", **base)
         if not reading.streaming:
             return reading.session.read.options(recursiveFileLookup=given.recursive)
         settings: dict[str, str] = {"recursiveFileLookup": str(given.recursive).lower()}
@@ -156,6 +168,10 @@ class FilesSource(ReplayableSource[FilesSourceOptions]):
         if given.after == "archive":
             settings["sourceArchiveDir"] = located(given.archive or "", reading.place)
         return reading.session.readStream.options(**settings)
+
+
+def _is_pattern(path: str) -> bool:
+    return any(letter in path for letter in "*?[{")
 
 
 def _one_file(path: str) -> str:
@@ -268,6 +284,18 @@ def _flat(frame: DataFrame, kind: str, partition_by: tuple[str, ...]) -> DataFra
         return F.to_json(here).alias(field.name) if nested else here
 
     return frame.select(*map(flat, frame.schema.fields))
+
+
+def _nothing_there(path: str, place: Place, *, again: bool, said: str) -> FlowError:
+    if again:
+        message, hint = (
+            f'source "{place.step}" cannot read its files again: {said.split(" SQLSTATE")[0]}',
+            ("they were moved or deleted after they were read; `after: keep` leaves them where they are"),
+        )
+    else:
+        message = f'source "{place.step}" reads from "{path}", where there is nothing'
+        hint = "a folder that is watched must exist, though it may be empty"
+    return FlowError(Problem(code="file-not-found", message=message, step=place.step, hint=hint))
 
 
 def _missing_format(place: Place) -> FlowError:

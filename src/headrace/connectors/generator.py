@@ -55,7 +55,7 @@ class GeneratorSource(ReplayableSource[GeneratorOptions]):
         return make(self.options.kind).schema
 
     def read(self, reading: Reading) -> DataFrame:
-        if not reading.streaming and self.options.limit is None:
+        if not reading.streaming and reading.between is None and self.options.limit is None:
             raise FlowError(
                 Problem(
                     code="missing-option",

@@ -5,12 +5,13 @@ The offset is the number of the next row, so any range of rows can be made again
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from headrace.connectors.base import Reading
+from headrace.connectors.base import Between, Reading
 from headrace.model import Schema
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _ROWS_PER_ARROW_BATCH = 10_000
 _ROWS_PER_TASK = 20_000
+_FIRST, _BEHIND = "first", "behind"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +44,21 @@ def read_numbered(numbered: Numbered, reading: Reading) -> DataFrame:
     kind = _data_source(numbered, f"headrace_{_word(reading.place.flow)}_{_word(reading.place.step)}")
     reading.session.dataSource.register(kind)
     reader = reading.session.readStream if reading.streaming else reading.session.read
-    return reader.format(kind.name()).schema(numbered.schema.ddl()).load()
+    reader = reader.format(kind.name()).schema(numbered.schema.ddl())
+    if reading.between is not None:
+        first, behind = _rows_of(reading.between)
+        reader = reader.option(_FIRST, first).option(_BEHIND, behind)
+    return reader.load()
+
+
+def _rows_of(between: Between) -> tuple[int, int]:
+    """The numbers of the first row and of the one behind the last.
+
+    >>> _rows_of(Between(start=None, end='{"row": 7}'))
+    (0, 7)
+    """
+    start, end = (int(json.loads(text)["row"]) if text else 0 for text in (between.start, between.end))
+    return start, max(start, end)
 
 
 def _word(name: str) -> str:
@@ -114,8 +130,12 @@ def _data_source(numbered: Numbered, kind: str) -> Any:
             yield numbered.rows(start, end)
 
     class BatchReader(DataSourceReader):
+        def __init__(self, first: int, behind: int) -> None:
+            self.first, self.behind = first, behind
+
         def partitions(self) -> Sequence[InputPartition]:
-            return pieces(0, numbered.total or 0) or [InputPartition((0, 0))]  # Spark asks for one even if it is empty
+            # Spark asks for one even if it is empty.
+            return pieces(self.first, self.behind) or [InputPartition((0, 0))]
 
         def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
             return batches(partition)
@@ -152,7 +172,7 @@ def _data_source(numbered: Numbered, kind: str) -> Any:
             return numbered.schema.ddl()
 
         def reader(self, schema: Any) -> DataSourceReader:
-            return BatchReader()
+            return BatchReader(int(self.options.get(_FIRST, 0)), int(self.options.get(_BEHIND, numbered.total or 0)))
 
         def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
             return StreamReader()

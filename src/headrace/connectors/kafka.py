@@ -6,15 +6,17 @@ crash. As a sink: exactly once, by transactions; see `kafka_transactions.py` for
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field as Option
 
-from headrace.connectors.base import Batch, Reading, ReplayableSource, TransactionalSink, Written, connector
+from headrace.connectors.base import Batch, Between, Reading, ReplayableSource, TransactionalSink, Written, connector
+from headrace.connectors.folder import Folder
 from headrace.connectors.identity import writer
 from headrace.connectors.kafka_client import client_settings, java_settings, partitions_of, require_topic, trouble
-from headrace.connectors.kafka_offsets import Position, parse_position
+from headrace.connectors.kafka_offsets import Position, offsets_in, parse_position
 from headrace.connectors.kafka_transactions import write_once
 from headrace.connectors.row_count import RowCount
 from headrace.connectors.time import ARRIVAL
@@ -109,11 +111,11 @@ class KafkaSource(ReplayableSource[KafkaSourceOptions]):
         return Schema.parse(", ".join(_METADATA[name][0] for name in self.options.metadata))
 
     def read(self, reading: Reading) -> DataFrame:
-        from pyspark.sql import functions as F
-
         client = client_settings(self.options.bootstrap, reading.place.kafka, reading.place.step)
         partitions = partitions_of(client, self.options.topic, reading.place.step)
         start, stop = parse_position(reading.start, "--from"), parse_position(reading.stop, "--to")
+        if reading.between is not None:
+            return self._shaped(self._again(reading, client, reading.between, stop, partitions), reading)
         reader = reading.session.readStream if reading.streaming else reading.session.read
         frame = (
             reader.format("kafka")
@@ -123,10 +125,42 @@ class KafkaSource(ReplayableSource[KafkaSourceOptions]):
         )
         if reading.streaming and stop is not None:  # a stream has no end of its own: what lies behind it is left out
             frame = frame.where(_before(stop, partitions))
+        return self._shaped(frame, reading)
+
+    def _shaped(self, frame: DataFrame, reading: Reading) -> DataFrame:
+        from pyspark.sql import functions as F
+
         arrived = [F.col("timestamp").alias(ARRIVAL)] if reading.arrival else []
         return frame.select(
             "value", *(F.expr(_METADATA[name][1]).alias(f"kafka_{name}") for name in self.options.metadata), *arrived
         )
+
+    def _again(
+        self,
+        reading: Reading,
+        client: Mapping[str, str],
+        between: Between,
+        stop: Position | None,
+        partitions: Mapping[str, int],
+    ) -> DataFrame:
+        """The records between two offsets, partition by partition."""
+        first = between.start
+        if first is None and between.kept is not None and between.end is not None:
+            first = Folder(reading.session, between.kept).read(f"{between.kept}/0")
+        starts, ends = (offsets_in(text) for text in (first, between.end))
+        spans = {
+            "assign": json.dumps({topic: sorted(map(int, parts)) for topic, parts in ends.items()}),
+            # A partition that was added while the run went on was read from its oldest record.
+            "startingOffsets": json.dumps({t: {p: starts.get(t, {}).get(p, -2) for p in ps} for t, ps in ends.items()}),
+            "endingOffsets": json.dumps(ends),
+        }
+        settings = self._settings(reading, partitions, None, None)
+        if ends:
+            settings = {k: v for k, v in settings.items() if k != "subscribe"} | spans
+        frame = reading.session.read.format("kafka").options(**java_settings(client)).options(**settings).load()
+        if not ends:
+            return frame.where("false")
+        return frame if stop is None else frame.where(_before(stop, partitions))
 
     def _settings(
         self, reading: Reading, partitions: Mapping[str, int], start: Position | None, stop: Position | None

@@ -72,3 +72,13 @@ def parse_position(text: str | None, option: str) -> Position | None:
             hint='write "1500", "0:1500,1:1720" or "2026-01-31T12:00:00Z"',
         ) from None
     return Position(time=time if time.tzinfo else time.replace(tzinfo=UTC))
+
+
+def offsets_in(text: str | None) -> dict[str, dict[str, int]]:
+    """Offsets by topic and partition, from a checkpoint's text; what Spark writes before them is skipped.
+
+    >>> offsets_in('v1\\n{"orders":{"0":15}}'), offsets_in(None)
+    ({'orders': {'0': 15}}, {})
+    """
+    found: dict[str, dict[str, int]] = json.loads(text[text.index("{") :]) if text else {}
+    return found

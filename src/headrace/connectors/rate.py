@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field as Option
 
-from headrace.connectors.base import Reading, ReplayableSource, connector
+from headrace.connectors.base import Between, Reading, ReplayableSource, connector
 from headrace.errors import FlowError, Problem
 from headrace.model import Schema
 from headrace.options import Options
@@ -45,6 +45,8 @@ class RateSource(ReplayableSource[RateOptions]):
         return Schema.parse("timestamp TIMESTAMP, value BIGINT")
 
     def read(self, reading: Reading) -> DataFrame:
+        if reading.between is not None:
+            return self._again(reading, reading.between)
         if not reading.streaming:
             raise FlowError(
                 Problem(
@@ -58,3 +60,20 @@ class RateSource(ReplayableSource[RateOptions]):
         if self.options.partitions is not None:
             reader = reader.option("numPartitions", self.options.partitions)
         return reader.load().select("timestamp", "value")
+
+    def _again(self, reading: Reading, between: Between) -> DataFrame:
+        """The rows of some whole seconds, from the moment the run first began, as Spark has it in the checkpoint."""
+        from pyspark.sql import functions as F
+
+        from headrace.connectors.folder import Folder
+
+        pace = self.options.rows_per_second
+        first, behind = (int(text) if text else 0 for text in (between.start, between.end))
+        began = 0
+        if between.kept is not None and between.end is not None:
+            began = int(Folder(reading.session, between.kept).read(f"{between.kept}/0").split("\n")[-1])
+        numbers = reading.session.range(first * pace, max(first, behind) * pace, 1, self.options.partitions)
+        past = F.floor((F.col("id") - first * pace) * F.lit(1000.0 / pace) + 0.5)  # rounded as Spark does
+        return numbers.select(
+            F.timestamp_millis(past + (began + first * 1000)).alias("timestamp"), F.col("id").alias("value")
+        )

@@ -44,6 +44,15 @@ class SocketSource(LossySource[SocketOptions]):
     def read(self, reading: Reading) -> DataFrame:
         from pyspark.sql import functions as F
 
+        if reading.between is not None:
+            raise FlowError(
+                Problem(
+                    code="unsupported",
+                    message=f'source "{reading.place.step}" (socket) cannot be read again: its sender repeats nothing',
+                    step=reading.place.step,
+                    hint="land the lines on a Kafka topic first; what is there can be read again",
+                )
+            )
         if not reading.streaming:
             raise FlowError(
                 Problem(

@@ -4,6 +4,7 @@
   run.json         what was asked, what runs, how it ended          events.jsonl   what happened
   flow.yaml        the flow's text as it was started                 logs/          the driver's log
   checkpoints/     one folder per query; Spark's own                 places/        one folder per source and sink
+  journal/         what each batch of each query read
   lock             held as long as a supervisor or its driver lives  scratch/       may be deleted at any time
 """
 
@@ -117,6 +118,9 @@ class Home:
 
     def checkpoint(self, query: str) -> Path:
         return self.path / "checkpoints" / query
+
+    def journal(self, query: str) -> Path:
+        return self.path / "journal" / f"{query}.jsonl"
 
     def batch(self, number: int) -> Path:
         """The folder of one run in batch mode; its own, so that sinks do not take its rows for those of another."""

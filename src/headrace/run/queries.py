@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from headrace.compile.leaves import leaves
 from headrace.compile.plan import Plan, Query
 from headrace.observe import events
 from headrace.observe.progress import OUT_METRIC, measure
 from headrace.run.home import Home
+from headrace.run.journal import Journal, note
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -98,9 +100,11 @@ def start_query(home: Home, plan: Plan, query: Query, where: Where, stopping: St
     """Lowers a query and starts it on its checkpoint."""
     from headrace.compile.lower import lower
 
-    lowered = lower(plan, query, replace(where, checkpoint=home.checkpoint(query.name)))
+    checkpoint, journal = home.checkpoint(query.name), Journal(home.journal(query.name))
+    lowered = lower(plan, query, replace(where, checkpoint=checkpoint))
     trunk = _counted(lowered.trunk)
     errors: list[BaseException] = []
+    order = leaves(trunk)
 
     def write(frame: DataFrame, batch_id: int) -> None:
         try:
@@ -108,6 +112,7 @@ def start_query(home: Home, plan: Plan, query: Query, where: Where, stopping: St
                 # The batch before this one is committed, and nothing of this one is written: a clean place to end.
                 # Returning instead would commit a batch whose rows nobody wrote.
                 raise BetweenBatchesError
+            note(journal, checkpoint, batch_id, order)
             lowered.write(frame, batch_id)
         except BaseException as error:
             errors.append(error)
@@ -118,7 +123,7 @@ def start_query(home: Home, plan: Plan, query: Query, where: Where, stopping: St
             trunk.writeStream.foreachBatch(write)
             .queryName(query.name)
             .outputMode(query.changes.value)
-            .option("checkpointLocation", str(home.checkpoint(query.name)))
+            .option("checkpointLocation", str(checkpoint))
             .trigger(**trigger)
             .start()
         )
