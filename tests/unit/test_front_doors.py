@@ -235,6 +235,7 @@ def test_a_rewrite_adds_and_removes_entries() -> None:
 @pytest.mark.parametrize(
     ("yaml", "python"),
     [
+        ("drivers-hours/flow.yaml", "drivers-hours/in_python.py"),
         ("word-count/from-file.yaml", "word-count/from_file.py"),
         ("word-count/from-topic.yaml", "word-count/from_topic.py"),
         ("tweets-last-ten-seconds/flow.yaml", "tweets-last-ten-seconds/in_python.py"),
