@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import platform
-import random
 import shutil
 import statistics
 import sys
@@ -17,6 +16,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
+
+from events import load_events
 
 EVENTS = int(os.environ.get("EVENTS", "2000000"))
 ROUNDS = int(os.environ.get("ROUNDS", "5"))
@@ -47,39 +48,6 @@ sinks:
     files: {{path: OUT}}
     format: parquet
 """
-
-
-def load_events(client: dict[str, str]) -> None:
-    """Fills the topic with the events of the W1 benchmark."""
-    from confluent_kafka import Producer
-
-    from headrace.log import topics
-
-    topics.create(client, TOPIC, partitions=2)
-    producer = Producer({**client, "linger.ms": 50, "batch.size": 1_000_000, "compression.type": "lz4"})
-    draw = random.Random(7)
-    begin = 1_700_000_000_000
-    for number in range(EVENTS):
-        user = f"u{draw.randrange(10000)}"
-        at = begin + number // 100
-        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at // 1000))
-        value = (
-            f'{{"id":{number},"user":"{user}","page":"p{draw.randrange(100)}",'
-            f'"type":"{("view", "click", "buy")[draw.randrange(3)]}","amount":{draw.random() * 100:.2f},'
-            f'"ts":"{moment}.{at % 1000:03d}Z"}}'
-        )
-        while True:
-            try:
-                producer.produce(TOPIC, key=user, value=value)
-                break
-            except BufferError:
-                producer.poll(0.05)
-        if number % 10_000 == 0:
-            producer.poll(0)
-        if number % 500_000 == 0:
-            print(f"{number:,} of {EVENTS:,} events sent", file=sys.stderr)
-    producer.flush()
-    print(f"{EVENTS:,} events sent", file=sys.stderr)
 
 
 def by_hand(session: Any, bootstrap: str, folder: Path) -> float:
@@ -149,7 +117,7 @@ def main() -> None:
     try:
         running = broker.start(project)
         client = {"bootstrap.servers": running.bootstrap}
-        load_events(client)
+        load_events(client, TOPIC, EVENTS)
         session = local_session(cores=2)
         seconds: dict[str, list[float]] = {"by hand": [], "headrace": []}
         answers = set()

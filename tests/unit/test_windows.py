@@ -174,10 +174,14 @@ def rows(*times: int) -> list[Row]:
 def windows(fold: Fold, cuts: list[list[Row]]) -> list[tuple[int, int, int]]:
     held: list[Row] = []
     seen, found = 0, []
-    for ready in cuts:
-        found += list(fold.over(held, seen, in_order(ready)))
-        seen += len(ready)
-    return [(start, end, len(inside)) for start, end, inside in [*found, *fold.closing(held, 10**9)]]
+    for number, ready in enumerate([*cuts, []]):
+        until = max((row[0] for row in ready), default=0) if number < len(cuts) else 10**9
+        given = [*held, *in_order(ready)]
+        turn = fold.over(given, len(held), seen, until)
+        found += [(w.start, w.end, w.size) for w in turn.closed]
+        held, seen = given[turn.kept :], seen + len(ready)
+    assert fold.kind == "count" or held == []
+    return found
 
 
 @pytest.mark.parametrize(

@@ -12,14 +12,14 @@ from headrace.expressions.tree import Call
 from headrace.expressions.typing import type_of
 from headrace.model import OUT, Changes, Schema
 from headrace.model.types import TIMESTAMP, DataType
-from headrace.operators.arrays import FUNCTIONS, Taken, around, calls, fits
+from headrace.operators.arrays import FROM, FUNCTIONS, TO, Taken, around, calls, each_window, fits
 from headrace.operators.base import Lowering, Operator, Say, State, operator
 from headrace.operators.columns import Columns, NamedValue, Value, reads, typed_columns
 from headrace.operators.folds import Fold
 from headrace.operators.functions import Function
 from headrace.operators.late import LATE, LATE_BY, late_schema, watched
 from headrace.operators.lowering import spark_columns
-from headrace.operators.ordered import FROM, TO, windows_in_order
+from headrace.operators.ordered import windows_in_order
 from headrace.operators.windows import END, ENDS, START, WATERMARKED, Window, marked_again, moment, momentary, span
 from headrace.options import Duration, Options, show_duration
 
@@ -244,14 +244,15 @@ class Aggregate(Operator):
         found = dict.fromkeys(call for tree in trees.values() for call in calls(tree))
         taken = [Taken(call=call, number=number) for number, call in enumerate(found)]
         values = [to_spark(e).alias(name) for t in taken for name, e in t.columns().items()]
-        windows = windows_in_order(frame, fold, time, keys, values, streaming=low.streaming)
-        answers = [F.expr(t.sql(self._type(t.call, low.given[0]))).alias(t.answer) for t in taken]
-        answered = windows.select("*", *answers)
-        named = {name: c.name for c in self.by if (name := getattr(c.value, "column_name", None))}
+        many = windows_in_order(frame, fold, time, keys, values, streaming=low.streaming)
+        each = each_window({t.answer: t.sql(self._type(t.call, low.given[0])) for t in taken})
+        named = [F.col(f"`{c.name}`") for c in self.by]
+        answered = many.select(*named, F.inline(F.expr(each)))
+        grouped = {name: c.name for c in self.by if (name := getattr(c.value, "column_name", None))}
         known = {t.call: t.answer for t in taken}
-        made = [to_spark(Expression(around(tree, known, named))).alias(name) for name, tree in trees.items()]
+        made = [to_spark(Expression(around(tree, known, grouped))).alias(name) for name, tree in trees.items()]
         start, end = (F.timestamp_micros(c).alias(n) for c, n in ((FROM, START), (TO, END)))
-        return answered.select(start, end, *(F.col(f"`{c.name}`") for c in self.by), *made)
+        return answered.select(start, end, *named, *made)
 
     def _type(self, call: Call, given: Schema) -> str:
         return str(type_of(Expression(call), given, _silent, aggregate=True, grouped=self._grouped()))

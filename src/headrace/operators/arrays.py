@@ -1,8 +1,8 @@
 """Aggregates over an array of records instead of over many rows, in Spark's own functions.
 
-For windows whose records Python keeps: it hands over each window's records as an array, and the answers are still
-computed by Spark. An aggregate's arguments become columns of the records before, and what stands around it is
-computed from the answers behind.
+For windows whose records Python keeps: it hands over the values of a key's records as arrays and says which part of
+them each window is, and the answers are still computed by Spark. An aggregate's arguments become columns of the
+records before, and what stands around it is computed from the answers behind.
 """
 
 from __future__ import annotations
@@ -15,15 +15,20 @@ from headrace.expressions.expression import Expression
 from headrace.expressions.functions import is_aggregate
 from headrace.expressions.tree import Call, Column, Node, Star
 
-ROWS = "_headrace_rows"
+FROM, TO, FIRST, SIZE = "_headrace_from", "_headrace_to", "_headrace_first", "_headrace_size"
+"""Of the windows of a key, as arrays: the times in microseconds, where in the values each begins (from 1), how long."""
+_WINDOW = "w"
+"""The name, in SQL, of the window at hand."""
 FUNCTIONS: dict[str, str] = {
     "count": "CAST(size({some}) AS BIGINT)",
     "count_if": "CAST(size(filter({all}, x -> x)) AS BIGINT)",
-    "sum": "IF(size({some}) = 0, NULL, aggregate({some}, CAST(0 AS {type}), (s, x) -> CAST(s + x AS {type})))",
+    "sum": "aggregate({values}, CAST(NULL AS {type}), "
+    "(s, x) -> IF(x IS NULL, s, CAST(IF(s IS NULL, x, s + x) AS {type})))",
     **dict.fromkeys(
         ("avg", "mean"),
-        "IF(size({some}) = 0, NULL, CAST(aggregate({some}, CAST(0 AS {wide}), (s, x) -> CAST(s + x AS {wide}))"
-        " / size({some}) AS {type}))",
+        "aggregate({values}, named_struct('s', CAST(0 AS {wide}), 'n', 0L), (t, x) -> IF(x IS NULL, t, "
+        "named_struct('s', CAST(t.s + x AS {wide}), 'n', t.n + 1L)), "
+        "t -> CAST(IF(t.n = 0L, NULL, t.s / t.n) AS {type}))",
     ),
     "min": "array_min({some})",
     "max": "array_max({some})",
@@ -34,7 +39,7 @@ FUNCTIONS: dict[str, str] = {
     **dict.fromkeys(("bool_and", "every"), "IF(size({some}) = 0, NULL, forall({some}, x -> x))"),
     **dict.fromkeys(("bool_or", "some", "any"), "IF(size({some}) = 0, NULL, exists({some}, x -> x))"),
 }
-"""What each aggregate is over an array: all values, those that are not null, and the type of the answer."""
+"""What each aggregate is over an array: all values, those that are not null, those that count, the answer's type."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,27 +53,45 @@ class Taken:
     def answer(self) -> str:
         return f"_headrace_answer_{self.number}"
 
+    @property
+    def _value(self) -> str:
+        return f"_headrace_a{self.number}"
+
+    @property
+    def _where(self) -> str:
+        return f"_headrace_w{self.number}"
+
     def columns(self) -> dict[str, Expression]:
         """What must be computed for each record, by name."""
-        wanted = {f"a{self.number}": a for a in self.call.args if not isinstance(a, Star)}
-        if self.call.where is not None:
-            wanted[f"w{self.number}"] = self.call.where
-        return {name: Expression(node) for name, node in wanted.items()}
+        value = next((a for a in self.call.args if not isinstance(a, Star)), None)
+        wanted = {self._value: value, self._where: self.call.where}
+        return {name: Expression(node) for name, node in wanted.items() if node is not None}
 
     def sql(self, kind: str) -> str:
-        """The answer from the array of records, `kind` being its type."""
-        rows = ROWS if self.call.where is None else f"filter({ROWS}, r -> r.w{self.number})"
-        if not self.columns().keys() - {f"w{self.number}"}:
-            return f"CAST(size({rows}) AS BIGINT)"
-        every = f"transform({rows}, r -> r.a{self.number})"
+        """The answer for the window at hand from the arrays of its key, `kind` being its type."""
+        every, met = (f"slice({c}, {_WINDOW}.{FIRST}, {_WINDOW}.{SIZE})" for c in (self._value, self._where))
+        if self._value not in self.columns():
+            records = f"{_WINDOW}.{SIZE}" if self.call.where is None else f"size(filter({met}, x -> x))"
+            return f"CAST({records} AS BIGINT)"
+        if self.call.where is not None:
+            every = f"transform(filter(arrays_zip({every}, {met}), r -> r.`1`), r -> r.`0`)"
         some = f"filter({every}, x -> x IS NOT NULL)"
         if self.call.distinct:
             some = f"array_distinct({some})"
+        values = some if self.call.distinct else every
         wide = "DECIMAL(38, 10)" if kind.startswith("decimal") else "DOUBLE"
         form = FUNCTIONS[self.call.function]
-        for word, text in (("{some}", some), ("{all}", every), ("{type}", kind), ("{wide}", wide)):
+        words = {"{some}": some, "{all}": every, "{values}": values, "{type}": kind, "{wide}": wide}
+        for word, text in words.items():
             form = form.replace(word, text)
         return form
+
+
+def each_window(answers: Mapping[str, str]) -> str:
+    """SQL for an array of structs, one for each window of a row: FROM, TO and the answers by name."""
+    said = "".join(f", '{name}', {sql}" for name, sql in answers.items())
+    spans = f"'{FROM}', {_WINDOW}.{FROM}, '{TO}', {_WINDOW}.{TO}"
+    return f"transform(arrays_zip({FROM}, {TO}, {FIRST}, {SIZE}), {_WINDOW} -> named_struct({spans}{said}))"
 
 
 def calls(node: Node) -> list[Call]:

@@ -1,18 +1,35 @@
 """Windows that depend on the order of a key's records: by count, sliding with each record, sessions with a limit.
 
 Plain Python over tuples that begin with a time in microseconds. Records come in the order of their times, and those of
-one time in the order of their text, so the answer does not depend on how the input was cut into batches.
+one time in the order of their text, so the answer does not depend on how the input was cut into batches. A window is a
+stretch of a list of records, not a copy of them: windows that overlap share what they hold.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from operator import itemgetter
+from typing import Any, Literal, NamedTuple
 
 Row = tuple[Any, ...]
-Closed = tuple[int, int, list[Row]]
-"""The first and last moment of a window, and its records."""
+_AT = itemgetter(0)
+
+
+class Stretch(NamedTuple):
+    """A window: its first and last moment, where its records begin in the list, and how many they are."""
+
+    start: int
+    end: int
+    first: int
+    size: int
+
+
+class Turn(NamedTuple):
+    """What became of a key's records: the windows that are closed, and from where on records are still needed."""
+
+    closed: list[Stretch]
+    kept: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,58 +44,78 @@ class Fold:
     most: int | None = None
     """How long a session may be."""
 
-    def over(self, held: list[Row], seen: int, ready: Iterable[Row]) -> Iterator[Closed]:
-        """The windows that the next records close; `held` is changed to what is kept."""
+    def over(self, rows: Sequence[Row], old: int, seen: int, until: float) -> Turn:
+        """What the next records close. `rows` are those kept before (`old` of them), then the next ones.
+
+        `seen` is how many a key has had in all before these, `until` the time up to which nothing else can come.
+        """
         if self.kind == "count":
-            return self._count(held, seen, ready)
-        return self._sliding(held, ready) if self.kind == "sliding" else self._session(held, ready)
+            return self._count(rows, old, seen)
+        return self._sliding(rows, old, until) if self.kind == "sliding" else self._session(rows, old, until)
 
-    def _count(self, held: list[Row], seen: int, ready: Iterable[Row]) -> Iterator[Closed]:
-        for row in ready:
-            seen += 1
-            held.append(row)
-            if len(held) > self.size:
-                del held[0]
-            if seen % self.step == 0:
-                yield held[0][0], held[-1][0], list(held)
-                if self.step == self.size:
-                    held.clear()
+    def _count(self, rows: Sequence[Row], old: int, seen: int) -> Turn:
+        closed = []
+        last = 0
+        for end in range(old + self.step - seen % self.step, len(rows) + 1, self.step):
+            first = max(0, end - self.size)
+            closed.append(Stretch(rows[first][0], rows[end - 1][0], first, end - first))
+            last = end
+        return Turn(closed, last if self.step == self.size else max(0, len(rows) - self.size + 1))
 
-    def _sliding(self, held: list[Row], ready: Iterable[Row]) -> Iterator[Closed]:
-        rows = list(ready)
-        for index, row in enumerate(rows):
-            at = row[0]
-            held.append(row)
-            if index + 1 < len(rows) and rows[index + 1][0] == at:
+    def _sliding(self, rows: Sequence[Row], old: int, until: float) -> Turn:
+        closed = []
+        first, last = 0, len(rows) - 1
+        for index in range(old, len(rows)):
+            at = rows[index][0]
+            if index < last and rows[index + 1][0] == at:
                 continue  # all records of one moment are in its window
-            while held[0][0] <= at - self.size:
-                del held[0]
-            yield at - self.size, at, list(held)
+            begins = at - self.size
+            while rows[first][0] <= begins:
+                first += 1
+            closed.append(Stretch(begins, at, first, index + 1 - first))
+        while first <= last and rows[first][0] + self.size <= until:
+            first += 1
+        return Turn(closed, first)
 
-    def _session(self, held: list[Row], ready: Iterable[Row]) -> Iterator[Closed]:
-        for row in ready:
-            if held and (row[0] > held[-1][0] + self.size or row[0] >= self._limit(held)):
-                yield self._ended(held)
-                held.clear()
-            held.append(row)
+    def _session(self, rows: Sequence[Row], old: int, until: float) -> Turn:
+        closed = []
+        first = 0
+        for index in range(max(old, 1), len(rows)):
+            at = rows[index][0]
+            if at > rows[index - 1][0] + self.size or at >= rows[first][0] + self._most:
+                closed.append(self._ended(rows, first, index))
+                first = index
+        if first < len(rows) and (last := self._ended(rows, first, len(rows))).end <= until:
+            closed.append(last)
+            first = len(rows)
+        return Turn(closed, first)
 
-    def _limit(self, held: list[Row]) -> float:
-        return held[0][0] + self.most if self.most is not None else float("inf")
+    @property
+    def _most(self) -> float:
+        return float("inf") if self.most is None else self.most
 
-    def _ended(self, held: list[Row]) -> Closed:
-        return held[0][0], int(min(held[-1][0] + self.size, self._limit(held))), list(held)
+    def _ended(self, rows: Sequence[Row], first: int, end: int) -> Stretch:
+        over = int(min(rows[end - 1][0] + self.size, rows[first][0] + self._most))
+        return Stretch(rows[first][0], over, first, end - first)
 
-    def closing(self, held: list[Row], watermark: int) -> Iterator[Closed]:
-        """The window that ends because time has passed, without another record."""
-        if self.kind == "session" and held and self._ended(held)[1] <= watermark:
-            yield self._ended(held)
-            held.clear()
-
-    def deadline(self, held: list[Row]) -> int | None:
-        """When to look again even if no record comes."""
-        return self._ended(held)[1] if self.kind == "session" and held else None
+    def deadline(self, kept: Sequence[Row]) -> int | None:
+        """When to look again at what is kept, even if no record comes; None: it stays until one does."""
+        if not kept or self.kind == "count":
+            return None
+        return kept[-1][0] + self.size if self.kind == "sliding" else self._ended(kept, 0, len(kept)).end
 
 
 def in_order(rows: Iterable[Row]) -> list[Row]:
     """By time, then by content."""
-    return sorted(rows, key=lambda row: (row[0], repr(row[1:])))
+    found = sorted(rows, key=_AT)
+    times = [row[0] for row in found]
+    if len(set(times)) == len(times):  # the text of a record is dear, and most often not needed
+        return found
+    return sorted(found, key=lambda row: (row[0], repr(row[1:])))
+
+
+def pieces(closed: Sequence[Stretch], most: int = 256) -> Iterator[tuple[int, int, Sequence[Stretch]]]:
+    """The windows a few at a time, each time with the piece of the list they lie in."""
+    for at in range(0, len(closed), most):
+        some = closed[at : at + most]
+        yield min(w.first for w in some), max(w.first + w.size for w in some), some

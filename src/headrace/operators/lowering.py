@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.operators.base import Lowering
 from headrace.operators.columns import NamedValue, Value
@@ -11,6 +11,13 @@ from headrace.operators.functions import Function
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+
+
+class Emitted(dict[str, Any]):
+    """A row on its way out of Python state: what Spark takes for a row, without being made into one first."""
+
+    def asDict(self, recursive: bool = False) -> dict[str, Any]:  # noqa: N802
+        return self
 
 
 def spark_column(value: Value, low: Lowering) -> Column:

@@ -1,103 +1,154 @@
-"""Windows over a key's records in order, on Spark: Python keeps records until the watermark has passed them."""
+"""Windows over a key's records in order, on Spark: Python keeps records until the watermark has passed them.
+
+Keys share a drawer, of which there is a fixed number: for each key that Spark knows it takes back a batch of Arrow
+data, even an empty one, which costs more than the records in it. What waits is kept for the drawer as a whole, what a
+key's next window needs under the key. Both are bytes to Spark, because it converts every value of a record one by one.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.operators.arrays import ROWS
-from headrace.operators.folds import Fold, in_order
+from headrace.operators.arrays import FIRST, FROM, SIZE, TO
+from headrace.operators.folds import Fold, Row, Stretch, in_order, pieces
+from headrace.operators.lowering import Emitted
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row
+    from pyspark.sql import Column, DataFrame
     from pyspark.sql import types as s
     from pyspark.sql.streaming import StatefulProcessor
 
-FROM, TO = "_headrace_from", "_headrace_to"
-_AT, _ALL = "_headrace_at", "_headrace_all"
+DRAWER = "_headrace_drawer"
+DRAWERS = 256
+"""Part of what a checkpoint means: with another number the state of a key would not be found again."""
+HELD = "held"
+"""The state that holds, for each key, how many records it has had and those its next window needs."""
+_AT, _ALL, _TIME, _RECORDS = "_headrace_at", "_headrace_all", "_headrace_time", "_headrace_records"
+
+Waiting = tuple[Row, Row]
+"""A key and one of its records."""
+Mine = tuple[Row, list[Row]]
+"""A key and records of it."""
 
 
 def windows_in_order(
     frame: DataFrame, fold: Fold, time: str, keys: Sequence[Column], values: Sequence[Column], *, streaming: bool
 ) -> DataFrame:
-    """The keys, FROM and TO in microseconds, and the array ROWS with the values of the window's records."""
+    """The keys; FROM and TO in microseconds, FIRST (from 1) and SIZE as arrays; each value as an array of all records.
+
+    A row holds several windows of one key: the n-th begins at FROM[n], and its values are SIZE[n] from FIRST[n] on.
+    """
     from pyspark.sql import functions as F
     from pyspark.sql import types as s
 
     keys = list(keys) or [F.lit(0).alias(_ALL)]
-    given = frame.select(*keys, F.unix_micros(f"`{time}`").alias(_AT), *values, F.col(f"`{time}`"))
+    given = frame.select(*keys, F.unix_micros(f"`{time}`").alias(_AT), *values, F.col(f"`{time}`").alias(_TIME))
     named, row = given.columns[: len(keys)], given.columns[len(keys) : -1]
-    record = s.StructType([given.schema[name] for name in row])
-    closed = [s.StructField(FROM, s.LongType()), s.StructField(TO, s.LongType())]
-    closed.append(s.StructField(ROWS, s.ArrayType(record)))
+    spans = [s.StructField(name, s.ArrayType(s.LongType())) for name in (FROM, TO)]
+    spans += [s.StructField(name, s.ArrayType(s.IntegerType())) for name in (FIRST, SIZE)]
+    columns = [s.StructField(name, s.ArrayType(given.schema[name].dataType)) for name in row[1:]]
     if streaming:
-        schema = s.StructType([*(given.schema[name] for name in named), *closed])
-        return given.groupBy(*named).transformWithState(
-            statefulProcessor=_processor(fold, len(named), record, schema),
-            outputStructType=schema,
-            outputMode="Append",
-            timeMode="EventTime",
+        key = s.StructType([s.StructField(name, given.schema[name].dataType) for name in named])
+        drawer = F.pmod(F.xxhash64(*(F.col(f"`{name}`") for name in named)), F.lit(DRAWERS)).cast("int").alias(DRAWER)
+        return (
+            given.select(drawer, "*")
+            .groupBy(DRAWER)
+            .transformWithState(
+                statefulProcessor=_processor(fold, key, row[1:]),
+                outputStructType=s.StructType([*key.fields, *spans, *columns]),
+                outputMode="Append",
+                timeMode="EventTime",
+            )
         )
 
-    def whole(rows: list[Row]) -> list[tuple[int, int, list[Any]]]:
-        held: list[Any] = []
-        ready = in_order(tuple(r) for r in rows)
-        return [*fold.over(held, 0, ready), *fold.closing(held, ready[-1][0] + (1 << 62))] if ready else []
+    def whole(records: list[Any]) -> list[tuple[Any, ...]]:
+        rows = in_order(tuple(r) for r in records)
+        turn = fold.over(rows, 0, 0, float("inf"))
+        return [tuple(_lists(rows, *piece)) for piece in pieces(turn.closed)]
 
-    folded = F.udf(whole, s.ArrayType(s.StructType(closed)), useArrow=False)
-    gathered = given.where(F.col(_AT).isNotNull()).groupBy(*named).agg(F.collect_list(F.struct(*row)).alias(ROWS))
-    return gathered.select(*named, F.explode(folded(ROWS)).alias("w")).select(*named, "w.*")
+    folded = F.udf(whole, s.ArrayType(s.StructType([*spans, *columns])), useArrow=False)
+    records = F.collect_list(F.struct(*row))
+    gathered = given.where(F.col(_AT).isNotNull()).groupBy(*named).agg(records.alias(_RECORDS))
+    return gathered.select(*named, F.inline(folded(_RECORDS)))
 
 
-def _processor(fold: Fold, keys: int, record: s.StructType, schema: s.StructType) -> StatefulProcessor:
+def _lists(rows: Sequence[Row], low: int, high: int, windows: Sequence[Stretch]) -> Iterator[list[Any]]:
+    """FROM, TO, FIRST, SIZE and the values of some windows."""
+    yield [w.start for w in windows]
+    yield [w.end for w in windows]
+    yield [w.first - low + 1 for w in windows]
+    yield [w.size for w in windows]
+    columns = [list(column) for column in zip(*rows[low:high], strict=True)]
+    yield from columns[1:]
+
+
+def _processor(fold: Fold, key: s.StructType, columns: list[str]) -> StatefulProcessor:
     """The processor of one step; made inside a function because its base class is Spark's."""
-    from pyspark.sql import Row
     from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-    names = record.names
+    width = 1 + len(key.fields)
+    name_of = _namer(key)
+    names = [*key.names, FROM, TO, FIRST, SIZE, *columns]
 
     class InOrder(StatefulProcessor):
         def init(self, handle: StatefulProcessorHandle) -> None:
             self._handle = handle
-            self._waiting = handle.getListState("waiting", record)
-            self._held = handle.getListState("held", record)
-            self._seen = handle.getValueState("seen", "seen BIGINT")
+            self._held = handle.getMapState(HELD, key, "seen BIGINT, rows BINARY")
+            self._waiting = _Packed(handle.getValueState("_waiting", "rows BINARY"))
+            self._due = _Packed(handle.getValueState("_due", "keys BINARY"))
 
-        def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-            new = [tuple(row)[keys:-1] for row in rows]
-            return self._advance(key, [r for r in new if r[0] is not None], timerValues)
+        def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
+            new = [(tuple(map(_plain, row[1:width])), tuple(row[width:-1])) for row in rows if row[width] is not None]
+            return self._advance(new, timerValues.getCurrentWatermarkInMs() * 1000)
 
-        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
-            return self._advance(key, [], timerValues)
+        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803
+            return self._advance([], timerValues.getCurrentWatermarkInMs() * 1000)
 
-        def _advance(self, key: Any, new: list[tuple[Any, ...]], timer_values: Any) -> Iterator[Row]:
-            watermark = timer_values.getCurrentWatermarkInMs() * 1000
-            waiting = [*(tuple(r) for r in self._waiting.get()), *new]
-            ready = in_order(r for r in waiting if r[0] <= watermark)
-            rest = [r for r in waiting if r[0] > watermark]
-            held = [tuple(r) for r in self._held.get()]
-            before = bool(held)
-            kept = self._seen.get()
-            seen = kept[0] if kept is not None else 0
-            made = Row(*schema.names)
-            inner = Row(*names)
-            for closes in (fold.over(held, seen, ready), fold.closing(held, watermark)):
-                for start, end, rows in closes:
-                    yield made(*key, start, end, [inner(*r) for r in rows])
-            _put(self._waiting, rest)
-            if held or before:
-                _put(self._held, held)
-            if ready and fold.kind == "count":
-                self._seen.update((seen + len(ready),))
-            self._wake(rest, held)
+        def _advance(self, new: list[Waiting], watermark: int) -> Iterator[Any]:
+            before = self._waiting.get([])
+            ready, rest = _split([*before, *new], watermark, name_of)
+            due: dict[Any, tuple[Row, int]] = {} if fold.kind == "count" else self._due.get({})
+            for name, (owner, at) in due.items():
+                if at <= watermark:
+                    ready.setdefault(name, (owner, []))
+            if not ready and not new:
+                return  # a timer for what was done already
+            deadlines = dict(due)
+            for name, (owner, rows) in ready.items():
+                yield from self._turn(owner, in_order(rows), watermark, name, deadlines)
+            if rest or before:
+                self._waiting.put(rest)
+            if deadlines != due:
+                self._due.put(deadlines)
+            self._wake(rest, deadlines)
 
-        def _wake(self, rest: list[tuple[Any, ...]], held: list[tuple[Any, ...]]) -> None:
-            times = [r[0] for r in rest]
-            deadline = fold.deadline(held)
-            if deadline is not None:
-                times.append(deadline)
+        def _turn(
+            self, owner: Row, new: list[Row], watermark: int, name: Any, deadlines: dict[Any, tuple[Row, int]]
+        ) -> Iterator[Any]:
+            found = self._held.getValue(owner)
+            seen, held = (found[0], pickle.loads(found[1])) if found is not None else (0, [])
+            rows = [*held, *new]
+            turn = fold.over(rows, len(held), seen, watermark)
+            for piece in pieces(turn.closed):
+                yield Emitted(zip(names, [*owner, *_lists(rows, *piece)], strict=True))
+            kept, seen = rows[turn.kept :], (seen + len(new)) % fold.step if fold.kind == "count" else 0
+            if kept or seen:
+                self._held.updateValue(owner, (seen, pickle.dumps(kept, 5)))
+            elif found is not None:
+                self._held.removeKey(owner)
+            at = fold.deadline(kept)
+            if at is not None:
+                deadlines[name] = (owner, at)
+            else:
+                deadlines.pop(name, None)
+
+        def _wake(self, rest: list[Waiting], deadlines: dict[Any, tuple[Row, int]]) -> None:
+            """A timer for the next time that there is something to do; Spark's is due once the watermark is greater."""
+            times = [record[0] for _, record in rest] + [at for _, at in deadlines.values()]
             if times:
-                self._handle.registerTimer(-(-min(times) // 1000))
+                self._handle.registerTimer(-(-min(times) // 1000) - 1)
 
         def close(self) -> None:
             pass
@@ -105,9 +156,55 @@ def _processor(fold: Fold, keys: int, record: s.StructType, schema: s.StructType
     return InOrder()
 
 
-def _put(state: Any, rows: Iterable[tuple[Any, ...]]) -> None:
-    found = list(rows)
-    if found:
-        state.put(found)
-    else:
-        state.clear()
+class _Packed:
+    """A value state that holds any plain value, as bytes."""
+
+    def __init__(self, state: Any) -> None:
+        self._state = state
+
+    def get(self, otherwise: Any) -> Any:
+        found = self._state.get()
+        return otherwise if found is None else pickle.loads(found[0])
+
+    def put(self, value: Any) -> None:
+        if value:
+            self._state.update((pickle.dumps(value, 5),))
+        else:
+            self._state.clear()
+
+
+def _split(
+    records: Iterable[Waiting], watermark: int, name_of: Callable[[Row], Any]
+) -> tuple[dict[Any, Mine], list[Waiting]]:
+    """Those whose turn has come, by key, and the rest."""
+    ready: dict[Any, Mine] = {}
+    rest = []
+    for record in records:
+        owner, row = record
+        if row[0] > watermark:
+            rest.append(record)
+            continue
+        name = name_of(owner)
+        mine = ready.get(name)
+        if mine is None:
+            ready[name] = (owner, [row])
+        else:
+            mine[1].append(row)
+    return ready, rest
+
+
+def _namer(key: s.StructType) -> Callable[[Row], Any]:
+    """What tells keys apart: the key itself, or its text where a value has no hash or, not a number, equals nothing."""
+    from pyspark.sql import types as s
+
+    plain = (s.StringType, s.BooleanType, s.IntegralType, s.DecimalType, s.DateType, s.TimestampType, s.BinaryType)
+    return _itself if all(isinstance(f.dataType, plain) for f in key.fields) else repr
+
+
+def _itself(owner: Row) -> Any:
+    return owner
+
+
+def _plain(value: Any) -> Any:
+    """A key's value such that those equal to Spark have one text: zero has no sign."""
+    return value or 0.0 if isinstance(value, float) else value

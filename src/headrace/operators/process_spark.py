@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.operators.base import Lowering
 from headrace.operators.keyed import SHORT, Engine, Memory, Work
+from headrace.operators.lowering import Emitted
 from headrace.processor import Shape
 
 if TYPE_CHECKING:
@@ -35,13 +36,6 @@ def stream(work: Work, frame: DataFrame, initial: DataFrame | None, low: Lowerin
         initialState=None if initial is None else initial.groupBy(*(f"`{name}`" for name in work.by)),
         eventTimeColumnName=out.event_time or "",
     )
-
-
-class _Out(dict[str, Any]):
-    """A record on its way out: what Spark takes for a row, without being made into one first."""
-
-    def asDict(self, recursive: bool = False) -> dict[str, Any]:  # noqa: N802
-        return self
 
 
 class _Store:
@@ -118,12 +112,12 @@ def _processor(work: Work) -> StatefulProcessor:
         def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
             self._begin(timerValues)
             for record in self._engine.records(of(key), (row.asDict() for row in rows)):
-                yield _Out(record)  # type: ignore[misc]
+                yield Emitted(record)  # type: ignore[misc]
 
         def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802, N803
             self._begin(timerValues)
             for record in self._engine.due(of(key), expiredTimerInfo.getExpiryTimeInMs()):
-                yield _Out(record)  # type: ignore[misc]
+                yield Emitted(record)  # type: ignore[misc]
 
         def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, N803
             self._begin(timerValues)
