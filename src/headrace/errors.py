@@ -26,6 +26,7 @@ CODES = {
     "bad-expression": "An expression cannot be parsed.",
     "bad-function": "A Python function cannot be used where it stands.",
     "bad-option": "An option has a value it does not take.",
+    "bad-parameter": "A parameter is declared, or given a value, that does not fit.",
     "bad-schema": "A schema cannot be read.",
     "bad-case": "A test case is not written as cases are.",
     "cycle": "Steps read from each other in a circle.",
@@ -35,6 +36,7 @@ CODES = {
     "format-unused": "A format or schema is given where the connector has its own.",
     "guarantee-too-strong": "A sink asks for more than its path can give.",
     "missing-option": "An option that is needed is not given.",
+    "missing-parameter": "A parameter without a default is not given.",
     "missing-secret": "A secret is not in the environment, or its file is not there.",
     "no-sink": "A flow that leads nowhere.",
     "no-source": "A step or sink is not told what it reads from.",
@@ -53,6 +55,7 @@ CODES = {
     "unknown-input": "A step reads from something that does not exist.",
     "unknown-operator": "There is no operator of that name.",
     "unknown-option": "An option that does not exist.",
+    "unknown-parameter": "A parameter that the flow does not declare.",
     "unsupported": "Something that cannot work here, with the reason.",
     "unused": "A source or step that nothing reads from.",
 }

@@ -67,6 +67,10 @@ class Settings(Options):
     kafka: KafkaSettings = KafkaSettings()
     spark: SparkSettings = SparkSettings()
     java: JavaSettings = JavaSettings()
+    parameters: dict[str, Any] = Field(
+        default_factory=dict,
+        description="Values for parameters: `name = value` for every flow, a table `[parameters.FLOW]` for one.",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 from headrace.check.rules import RULES, Checked
 from headrace.check.wires import Wires, wires
 from headrace.declare.load import declare
+from headrace.declare.parameters import Values
 from headrace.declare.resolve import Declared
 from headrace.errors import FlowError, Problem
 from headrace.model import Flow
@@ -44,9 +45,9 @@ def _order(problem: Problem) -> tuple[bool, str, int, int]:
     return (problem.warning, at.file, at.line, at.column)
 
 
-def load(path: Path, *, shown: str | None = None) -> Flow:
+def load(path: Path, *, shown: str | None = None, given: Values | None = None) -> Flow:
     """The flow in a file; raises FlowError with every problem."""
-    report = check(declare(path, shown=shown))
+    report = check(declare(path, shown=shown, given=given))
     if report.errors:
         raise FlowError(*report.errors)
     return report.flow

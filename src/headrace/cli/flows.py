@@ -8,6 +8,8 @@ from pathlib import Path
 
 import click
 
+from headrace.cli.parameters import given, param_option
+
 
 def _files(paths: tuple[Path, ...]) -> list[Path]:
     """The flow files named, and those in the folders named."""
@@ -18,8 +20,9 @@ def _files(paths: tuple[Path, ...]) -> list[Path]:
 
 @click.command()
 @click.argument("flows", nargs=-1, required=True, type=click.Path(path_type=Path))
+@param_option
 @click.option("--json", "as_json", is_flag=True, help="Problems as JSON on stdout.")
-def check(flows: tuple[Path, ...], as_json: bool) -> None:
+def check(flows: tuple[Path, ...], parameters: dict[str, str], as_json: bool) -> None:
     """Find all problems of flows, without running anything.
 
     FLOWS are flow files, Python files, or folders of them. Exit code 1 if there is any error.
@@ -33,7 +36,8 @@ def check(flows: tuple[Path, ...], as_json: bool) -> None:
     from headrace.declare.load import declare
 
     files = _files(flows)
-    reports = [check_flow(declare(file)) for file in files]
+    values = given(parameters)
+    reports = [check_flow(declare(file, given=values)) for file in files]
     problems = [p for r in reports for p in r.problems]
     errors = [p for p in problems if not p.warning]
     if as_json:
@@ -55,8 +59,9 @@ def _count(errors: int) -> str:
 @click.command()
 @click.argument("flow", type=click.Path(path_type=Path))
 @click.option("--mode", type=click.Choice(["batch", "micro-batch"]), default=None, help="Plan for this mode.")
+@param_option
 @click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
-def explain(flow: Path, mode: str | None, as_json: bool) -> None:
+def explain(flow: Path, mode: str | None, parameters: dict[str, str], as_json: bool) -> None:
     """Show the plan: columns, queries, guarantees, state, settings.
 
     \b
@@ -72,7 +77,7 @@ def explain(flow: Path, mode: str | None, as_json: bool) -> None:
     from headrace.compile.planner import plan
     from headrace.model import Mode
 
-    made = plan(load(flow), mode=Mode(mode) if mode else None, cores=os.cpu_count() or 2)
+    made = plan(load(flow, given=given(parameters)), mode=Mode(mode) if mode else None, cores=os.cpu_count() or 2)
     click.echo(json.dumps(explain_plan(made), indent=2) if as_json else text(made))
 
 

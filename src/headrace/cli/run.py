@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from headrace.cli.parameters import param_option
+
 _MODES = ("auto", "batch", "micro-batch", "real-time")
 
 
@@ -25,6 +27,7 @@ def _examples(*lines: str) -> str:
 @click.option("--to", "stop", metavar="OFFSET|TIME", help="Where they end.")
 @click.option("--master", metavar="URL", help="Spark's master, such as local[4] or spark://host:7077.")
 @click.option("--bootstrap", metavar="HOST:PORT", help="The Kafka to use.")
+@param_option
 @click.option("--fresh", is_flag=True, help="Begin anew; the old home is set aside, not deleted.")
 @click.option("--restarts", type=click.IntRange(min=0), default=5, show_default=True, help="Tries after failures.")
 @click.option("--json", "as_json", is_flag=True, help="Events on standard output, one JSON object per line.")
@@ -38,6 +41,7 @@ def run(
     stop: str | None,
     master: str | None,
     bootstrap: str | None,
+    parameters: dict[str, str],
     fresh: bool,
     restarts: int,
     as_json: bool,
@@ -58,6 +62,7 @@ def run(
         master=master,
         bootstrap=bootstrap,
         restarts=restarts,
+        parameters=parameters,
     )
     _start(flow, asked, fresh=fresh, as_json=as_json, background=detach, quiet=quiet)
 

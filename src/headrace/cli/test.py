@@ -7,13 +7,16 @@ from pathlib import Path
 
 import click
 
+from headrace.cli.parameters import given, param_option
+
 
 @click.command()
 @click.argument("path", type=click.Path(path_type=Path), default=Path(), required=False)
 @click.option("-k", "only", default="", help="Only cases whose name contains this text.")
+@param_option
 @click.option("--junit", type=click.Path(path_type=Path), help="Write the outcome as JUnit XML.")
 @click.option("--json", "as_json", is_flag=True, help="The outcome as JSON.")
-def test(path: Path, only: str, junit: Path | None, as_json: bool) -> None:
+def test(path: Path, only: str, parameters: dict[str, str], junit: Path | None, as_json: bool) -> None:
     """Run the cases written beside flows.
 
     PATH is a flow or a folder (this one if none is named). The cases of orders.yaml are in orders.cases.yaml.
@@ -26,7 +29,7 @@ def test(path: Path, only: str, junit: Path | None, as_json: bool) -> None:
     """
     from headrace.testing.report import run_and_report
 
-    sys.exit(run_and_report(path, only=only, junit=junit, as_json=as_json))
+    sys.exit(run_and_report(path, only=only, junit=junit, as_json=as_json, given=given(parameters)))
 
 
 COMMANDS = [test]

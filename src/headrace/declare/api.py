@@ -21,6 +21,7 @@ from typing import Any
 
 from headrace.catalogue import SINKS, SOURCES
 from headrace.declare.draft import Draft, Entry, Kind
+from headrace.declare.parameters import Param, Values, reference, type_named
 from headrace.declare.resolve import Declared, resolve
 from headrace.errors import FlowError, UsageError
 from headrace.expressions.columns import Col
@@ -56,7 +57,41 @@ class Flow:
     ) -> None:
         self.name, self._description, self._state, self._spark = name, description, state, dict(spark or {})
         self._entries: list[Entry] = []
+        self._parameters: dict[str, dict[str, Any]] = {}
+        self._places: dict[tuple[str | int, ...], Location] = {}
         self._location = _here()
+
+    def param(
+        self,
+        name: str,
+        type: type | str | None = None,
+        *,
+        default: Any = None,
+        description: str = "",
+        choices: Sequence[Any] = (),
+    ) -> Param:
+        """A parameter: what this gives stands for its value, as an option or within a text.
+
+        The value is given when the flow is checked or run (`--param limit=20`), or else is the default.
+
+        >>> flow = Flow("large-orders")
+        >>> limit = flow.param("limit", int, default=100)
+        >>> orders = flow.source("orders", "generator", kind="orders", limit=10)
+        >>> large = orders.filter("large", f"amount > {limit}")
+        >>> from headrace import col
+        >>> also = orders.filter("also", col("amount") > limit)
+        >>> str(flow.build(limit=20)["also"].options.where)
+        'amount > 20'
+        """
+        given = {"type": type_named(type), "default": default, "description": description, "choices": tuple(choices)}
+        self._parameters[name] = {k: v for k, v in given.items() if v not in (None, "", ())}
+        self._places["parameters", name] = _here()
+        return reference(name)
+
+    def settings(self, spark: Mapping[str, Any]) -> Flow:
+        """More of Spark's own settings, by their full names."""
+        self._spark |= spark
+        return self
 
     def source(
         self,
@@ -87,18 +122,20 @@ class Flow:
             spark=self._spark,
             state=self._state,
             entries=tuple(self._entries),
-            places=Places(self._location),
+            parameters=self._parameters,
+            places=Places(self._location, self._places),
         )
 
-    def declared(self) -> Declared:
+    def declared(self, given: Values | None = None) -> Declared:
         """The flow as far as it can be understood, with its problems."""
-        return resolve(self.draft())
+        return resolve(self.draft(), given)
 
-    def build(self) -> FlowValue:
+    def build(self, **parameters: Any) -> FlowValue:
         """The immutable flow; raises FlowError with every problem of spelling. `headrace check` finds the rest."""
-        declared = self.declared()
-        if declared.problems:
-            raise FlowError(*declared.problems)
+        declared = self.declared(Values(asked=parameters))
+        errors = [problem for problem in declared.problems if not problem.warning]
+        if errors:
+            raise FlowError(*errors)
         return declared.flow
 
     def _note(self, kind: Kind, name: str, data: Mapping[str, Any]) -> None:
@@ -195,7 +232,7 @@ class Stream:
         """The first record of each key; with `within` a key is remembered only so long, by event time."""
         return self._step(name, "distinct", {"by": list(by), "within": within})
 
-    def limit(self, name: str, rows: int, *, by: str | Sequence[str]) -> Stream:
+    def limit(self, name: str, rows: int | Param, *, by: str | Sequence[str]) -> Stream:
         """The first `rows` records of each key."""
         return self._step(name, "limit", {"rows": rows, "by": by})
 

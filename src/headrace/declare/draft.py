@@ -33,6 +33,7 @@ class Draft:
     description: str = ""
     spark: Mapping[str, Any] = field(default_factory=dict)
     state: Any = None
+    parameters: Mapping[str, Any] = field(default_factory=dict)
     entries: tuple[Entry, ...] = ()
     places: Places = field(default=Places())
     problems: tuple[Problem, ...] = ()

@@ -14,7 +14,7 @@ LONGEST = 1_000_000
 _MOST_VALUES = 50_000
 """Values a flow file may have once its aliases are followed; a bomb of aliases has more."""
 SECTIONS: dict[str, Kind] = {"sources": "source", "steps": "step", "sinks": "sink"}
-_TOP = ("flow", "description", "state", "spark", *SECTIONS)
+_TOP = ("flow", "description", "state", "parameters", "spark", *SECTIONS)
 
 
 def read(text: str, file: str = "<flow>") -> Draft:
@@ -117,6 +117,7 @@ class _Walker:
             description=str(data.get("description") or ""),
             spark=self._section(data, "spark", places),
             state=self.plain(data.get("state")),
+            parameters=self._section(data, "parameters", places),
             entries=tuple(e for section, kind in SECTIONS.items() for e in self._entries(data, section, kind, places)),
             places=places,
             problems=(*duplicates, *self.problems),
@@ -129,7 +130,7 @@ class _Walker:
         if not isinstance(found, Mapping):
             self.say("bad-flow", f'"{section}" is a mapping of names', places.at(section), "write `name: …` below it")
             return {}
-        return {str(k): self.plain(v) for k, v in found.items()} if section == "spark" else found
+        return {str(k): self.plain(v) for k, v in found.items()} if section in ("spark", "parameters") else found
 
     def _entries(self, data: Mapping[str, Any], section: str, kind: Kind, top: Places) -> list[Entry]:
         entries = []

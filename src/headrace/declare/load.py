@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 from headrace.declare import flowfile
+from headrace.declare.parameters import Values
 from headrace.declare.resolve import Declared, resolve
 from headrace.errors import Problem
 from headrace.model import Flow, Location
@@ -16,8 +17,11 @@ from headrace.model import Flow, Location
 SUFFIXES = {".yaml": "flow file", ".yml": "flow file", ".py": "Python"}
 
 
-def declare(path: Path, *, shown: str | None = None) -> Declared:
-    """What a file declares; problems carry `shown` (or the path as given) as the file's name."""
+def declare(path: Path, *, shown: str | None = None, given: Values | None = None) -> Declared:
+    """What a file declares, with these values for its parameters.
+
+    Problems carry `shown` (or the path as given) as the file's name.
+    """
     name = shown or str(path)
     at = Location(name)
     if path.suffix not in SUFFIXES:
@@ -30,8 +34,8 @@ def declare(path: Path, *, shown: str | None = None) -> Declared:
         return _failed("bad-flow", f"the file could not be read: {error}", at)
     beside(path)
     if path.suffix == ".py":
-        return _python(path, at)
-    return resolve(flowfile.read(text, name))
+        return _python(path, at, given)
+    return resolve(flowfile.read(text, name), given)
 
 
 def beside(path: Path) -> None:
@@ -46,7 +50,7 @@ def _failed(code: str, message: str, at: Location, hint: str = "") -> Declared:
     return Declared(flow=Flow(name="unreadable"), problems=(problem,))
 
 
-def _python(path: Path, at: Location) -> Declared:
+def _python(path: Path, at: Location, given: Values | None) -> Declared:
     """The one flow a Python file declares in a global variable."""
     from headrace.declare.api import Flow as Builder
     from headrace.declare.api import shown_as
@@ -63,7 +67,7 @@ def _python(path: Path, at: Location) -> Declared:
     if len(flows) != 1:
         count = "no flow" if not flows else f"{len(flows)} flows"
         return _failed("bad-python", f"the file has {count}", at, "assign one: flow = Flow(…)")
-    return next(iter(flows.values())).declared()
+    return next(iter(flows.values())).declared(given)
 
 
 def _module(path: Path) -> ModuleType:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -18,11 +18,13 @@ from headrace.catalogue import FORMATS, OPERATORS, SINKS, SOURCES
 from headrace.connectors.table import Table
 from headrace.connectors.time import Time
 from headrace.declare.draft import KEY, Draft, Entry
+from headrace.declare.parameters import Parameters, Values
+from headrace.declare.show import as_written
 from headrace.errors import Problem, nearest
 from headrace.model import Delivery, Flow, Location, Port, Schema, Sink, Source, Step
 from headrace.model.flow import STORES
 from headrace.model.types import TypeSyntaxError
-from headrace.options import Options
+from headrace.options import Options, Secret
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 _COMMON = {"source": ("format", "schema", "time", "table"), "step": ("from",), "sink": ("from", "format", "delivery")}
@@ -40,9 +42,10 @@ class Declared:
     """Parts that could not be understood, and what they read from."""
 
 
-def resolve(draft: Draft) -> Declared:
-    """The flow a draft means, and everything that is wrong with it."""
+def resolve(draft: Draft, given: Values | None = None) -> Declared:
+    """The flow a draft means with these values for its parameters, and everything that is wrong with it."""
     problems = list(draft.problems)
+    parameters = Parameters.of(draft.name, draft.parameters, draft.places, given or Values())
     if not NAME.fullmatch(draft.name):
         problems.append(_bad_name("flow", draft.name, draft.places.at("flow")))
     if draft.state is not None and draft.state not in STORES:
@@ -58,20 +61,25 @@ def resolve(draft: Draft) -> Declared:
             continue
         seen[entry.name] = entry
         reader = _Reader(entry)
-        part = reader.read()
+        part = reader.read(parameters)
         problems += reader.problems
         if part is None:
             broken[entry.name] = reader.inputs
         else:
             parts[entry.kind].append(part)
+    spark, set_by, _ = parameters.fill(draft.spark, draft.places, "spark")
+    problems += [*parameters.problems, *parameters.unused()]
     flow = Flow(
         name=draft.name,
         description=draft.description,
         sources=tuple(parts["source"]),
         steps=tuple(parts["step"]),
         sinks=tuple(parts["sink"]),
-        spark=tuple(sorted((str(k), _spark_text(v)) for k, v in draft.spark.items())),
+        spark=tuple(sorted((str(k), _spark_text(v)) for k, v in spark.items())),
         state=draft.state if draft.state in STORES else None,
+        parameters=parameters.declared,
+        values=parameters.values,
+        written=as_written(draft.spark, parameters.declared) if set_by else None,
         places=draft.places,
     )
     return Declared(flow=flow, problems=tuple(problems), broken=broken)
@@ -117,8 +125,32 @@ class _Reader:
     def title(self) -> str:
         return f'{self.entry.kind} "{self.entry.name}"'
 
-    def read(self) -> Source | Step | Sink | None:
-        name, kind, data = self.entry.name, self.entry.kind, self.entry.data
+    def read(self, parameters: Parameters) -> Source | Step | Sink | None:
+        """The part the entry means; None if it cannot be understood, or if a parameter it uses has no value."""
+        places = self.entry.places
+        filled, uses, complete = parameters.fill(self.entry.data, places)
+        if not complete:
+            self.inputs = self._inputs(filled.get("from")) if self.entry.kind != "source" else ()
+            return None
+        part = self._read(filled)
+        if part is None or not uses:
+            return part
+        self._no_secrets(part)
+        return replace(part, uses=uses, written=as_written(self.entry.data, parameters.declared))
+
+    def _no_secrets(self, part: Source | Step | Sink) -> None:
+        what = part.operator if isinstance(part, Step) else part.connector
+        given = self.entry.data.get(what)
+        for name, info in type(part.options).model_fields.items():
+            said = given.get(info.alias or name) if isinstance(given, Mapping) else None
+            if isinstance(getattr(part.options, name), Secret) and "${param:" in str(said):
+                message = (
+                    f'{self.title} takes "{name}" from a parameter, and parameters are shown and kept with the run'
+                )
+                self.say("bad-option", message, what, name, hint="write ${env:NAME} or ${file:path}")
+
+    def _read(self, data: Mapping[str, Any]) -> Source | Step | Sink | None:
+        name, kind = self.entry.name, self.entry.kind
         if not NAME.fullmatch(name):
             self.problems.append(_bad_name(kind, name, self.entry.places.location))
         known = _KNOWN[kind]

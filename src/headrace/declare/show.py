@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from headrace.model import Flow, Port, Schema, Sink, Source, Step
+from headrace.declare.parameters import in_sql, plain
+from headrace.expressions.columns import Col
+from headrace.expressions.expression import Expression
+from headrace.model import Flow, Parameter, Port, Schema, Sink, Source, Step
+from headrace.operators.functions import Function
 from headrace.options import Options
 
 
@@ -15,15 +20,50 @@ def show(flow: Flow) -> dict[str, Any]:
         said["description"] = flow.description
     if flow.state:
         said["state"] = flow.state
+    if flow.parameters:
+        said["parameters"] = {p.name: _parameter(p) for p in flow.parameters}
     if flow.spark:
-        said["spark"] = dict(flow.spark)
+        said["spark"] = flow.written or dict(flow.spark)
     for section, parts in (("sources", flow.sources), ("steps", flow.steps), ("sinks", flow.sinks)):
         if parts:
             said[section] = {part.name: _entry(part) for part in parts}
     return said
 
 
+def _parameter(parameter: Parameter) -> dict[str, Any]:
+    said: dict[str, Any] = {"type": parameter.type}
+    if parameter.default is not None:
+        said["default"] = plain(parameter.default)
+    if parameter.description:
+        said["description"] = parameter.description
+    if parameter.choices:
+        said["choices"] = [plain(choice) for choice in parameter.choices]
+    return said
+
+
+def as_written(data: Any, declared: tuple[Parameter, ...], option: str = "") -> Any:
+    """What an author gave an entry, as plain values with the references to parameters kept."""
+    if isinstance(data, Mapping):
+        return {str(name): as_written(value, declared, str(name)) for name, value in data.items()}
+    if isinstance(data, list | tuple):
+        return [as_written(value, declared) for value in data]
+    if isinstance(data, Col):
+        data = data.expression
+    if isinstance(data, Expression):
+        return in_sql(data, declared)
+    if isinstance(data, Schema):
+        return show_schema(data)
+    if isinstance(data, Options):
+        return show_options(data)
+    if callable(data):
+        named = Function.parse(data).plain()
+        return named["python"] if option == "python" else named
+    return str(data) if isinstance(data, str) else plain(data)
+
+
 def _entry(part: Source | Step | Sink) -> dict[str, Any]:
+    if part.written is not None:
+        return dict(part.written)
     said: dict[str, Any] = {}
     if part.inputs:
         said["from"] = _inputs(part.inputs)

@@ -17,7 +17,7 @@ def write(flow: Flow) -> str:
     from ruamel.yaml.comments import CommentedMap
 
     tree = CommentedMap(show(flow))
-    for section in ("spark", *SECTIONS):
+    for section in ("parameters", "spark", *SECTIONS):
         if section in tree:
             tree.yaml_set_comment_before_after_key(section, before="\n")
     return _text(tree)
@@ -38,12 +38,13 @@ def rewrite(flow: Flow, original: str) -> str:
                 _merge(present[name], entry)
         if section in tree and not wanted:
             del tree[section]
-    if old.spark == flow.spark:
-        new.pop("spark", None)
+    for section in ("spark", "parameters"):
+        if getattr(old, section) == getattr(flow, section):
+            new.pop(section, None)
     for key, value in new.items():
         if tree.get(key) != value:
             tree[key] = value
-    for key in [k for k in tree if k in ("description", "state", "spark") and not getattr(flow, k)]:
+    for key in [k for k in tree if k in ("description", "state", "parameters", "spark") and not getattr(flow, k)]:
         del tree[key]
     return _text(tree)
 

@@ -1,7 +1,7 @@
 """Frozen values that describe a flow. This room imports nothing of ours."""
 
 from headrace.model.delivery import Changes, Delivery, Mode
-from headrace.model.flow import OUT, Flow, Part, Places, Port, Sink, Source, Step
+from headrace.model.flow import OUT, Flow, Parameter, Part, Places, Port, Sink, Source, Step
 from headrace.model.location import Location
 from headrace.model.schema import Schema
 
@@ -12,6 +12,7 @@ __all__ = [
     "Flow",
     "Location",
     "Mode",
+    "Parameter",
     "Part",
     "Places",
     "Port",

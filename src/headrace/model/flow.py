@@ -63,6 +63,18 @@ class Port:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Parameter:
+    """What a flow leaves open: `${param:NAME}` stands for its value. `type` is one of `headrace.declare.parameters`."""
+
+    name: str
+    type: str
+    default: Any = None
+    """None: a value must be given."""
+    description: str = ""
+    choices: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Source:
     """Where records come from. `options` and `format_options` are values of the catalogue's option models."""
 
@@ -75,6 +87,10 @@ class Source:
     time: Any = None
     table: Any = None
     """Set: it is read as a table."""
+    uses: tuple[str, ...] = ()
+    """The parameters it refers to."""
+    written: Any = field(default=None, compare=False, repr=False)
+    """Its entry as plain values with the references in it, if there are any; its options hold the values."""
     places: Places = field(default=Places(), compare=False, repr=False)
 
     @property
@@ -90,6 +106,10 @@ class Step:
     inputs: tuple[Port, ...]
     operator: str
     options: Any
+    uses: tuple[str, ...] = ()
+    """The parameters it refers to."""
+    written: Any = field(default=None, compare=False, repr=False)
+    """Its entry as plain values with the references in it, if there are any; its options hold the values."""
     places: Places = field(default=Places(), compare=False, repr=False)
 
 
@@ -104,6 +124,10 @@ class Sink:
     format: str | None = None
     format_options: Any = None
     delivery: str | None = None
+    uses: tuple[str, ...] = ()
+    """The parameters it refers to."""
+    written: Any = field(default=None, compare=False, repr=False)
+    """Its entry as plain values with the references in it, if there are any; its options hold the values."""
     places: Places = field(default=Places(), compare=False, repr=False)
 
 
@@ -122,6 +146,11 @@ class Flow:
     spark: tuple[tuple[str, str], ...] = ()
     state: str | None = None
     """Where state is held while the flow runs, one of STORES; None: the default."""
+    parameters: tuple[Parameter, ...] = ()
+    values: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    """What its parameters were given, by name: the options of its parts hold these values."""
+    written: Any = field(default=None, compare=False, repr=False)
+    """Its Spark settings as they were written, if they refer to parameters."""
     places: Places = field(default=Places(), compare=False, repr=False)
 
     def __iter__(self) -> Iterator[Part]:

@@ -101,10 +101,12 @@ def _drive(home: Home, stopping: Stopping, kafka: dict[str, str]) -> int:
 def load_flow(home: Home, record: Record) -> Flow:
     """The flow as it was started: from its file, or from the copy if the file was edited since."""
     from headrace.check import load
+    from headrace.declare.parameters import Values
 
+    given = Values(asked=record.parameters, strict=False)
     original = Path(record.file)
     unchanged = original.is_file() and text_hash(original.read_bytes()) == record.hash
-    return load(original if unchanged else home.text(original.suffix), shown=str(original))
+    return load(original if unchanged else home.text(original.suffix), shown=str(original), given=given)
 
 
 def _at_origin(home: Home, failure: Failure) -> Failure:

@@ -40,6 +40,8 @@ class Asked:
     master: str | None = None
     bootstrap: str | None = None
     restarts: int = 5
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """What was given with --param; kept when the run is resumed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,6 +56,8 @@ class Record:
     hash: str
     mode: str
     asked: Asked = Asked()
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    """The value of every parameter of the flow, wherever it came from."""
     status: str = "starting"
     since: str = field(default_factory=events.now)
     drained: bool = False

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING, Any
 
 from headrace.compile.plan import Plan
 from headrace.errors import FlowError, UsageError
-from headrace.model import Mode
+from headrace.model import Flow, Mode
 from headrace.project import Project
 from headrace.run import change
 from headrace.run.home import Asked, Home, Record, home_of
 from headrace.run.process import identify
+
+if TYPE_CHECKING:
+    from headrace.declare.parameters import Values
 
 
 @dataclass(frozen=True)
@@ -37,13 +41,37 @@ def text_hash(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def prepare(project: Project, file: Path, asked: Asked, *, fresh: bool = False) -> Ready:
-    """Checks a flow and takes its run; raises FlowError with every problem, or UsageError."""
+def project_given(project: Project, asked: Mapping[str, Any], *, strict: bool = True) -> Values:
+    """The values for parameters: those asked for, over the environment's, over the project's."""
+    from headrace.declare.parameters import Values
+
+    return Values(asked=asked, environment=os.environ, project=project.settings.parameters, strict=strict)
+
+
+def _remembered(home: Home, flow: Flow) -> dict[str, Any]:
+    """What a run that is resumed was given, as far as the flow still has such parameters."""
+    if not flow.parameters or not home.exists:
+        return {}
+    known = {p.name for p in flow.parameters}
+    return {name: value for name, value in home.read().asked.parameters.items() if name in known}
+
+
+def prepare(project: Project, file: Path, asked: Asked, *, fresh: bool = False, strict: bool = True) -> Ready:
+    """Checks a flow and takes its run; raises FlowError with every problem, or UsageError.
+
+    `strict`: every parameter that is asked for must be one of this flow.
+    """
     from headrace.check import check
     from headrace.compile.planner import plan as make_plan
     from headrace.declare.load import declare
 
-    report = check(declare(file))
+    given = project_given(project, asked.parameters, strict=strict)
+    declared = declare(file, given=given)
+    remembered = {} if fresh else _remembered(home_of(project.home, declared.flow.name), declared.flow)
+    if set(remembered) - set(asked.parameters):
+        declared = declare(file, given=replace(given, remembered=remembered))
+        asked = replace(asked, parameters={**remembered, **asked.parameters})
+    report = check(declared)
     if report.errors:
         raise FlowError(*report.errors)
     flow = report.flow
@@ -62,6 +90,8 @@ def prepare(project: Project, file: Path, asked: Asked, *, fresh: bool = False) 
 
 
 def _take(home: Home, project: Project, file: Path, plan: Plan, asked: Asked, fresh: bool) -> list[str]:
+    from headrace.declare.parameters import plain
+
     notes: list[str] = []
     if home.exists:
         _end_leftovers(home)
@@ -76,6 +106,7 @@ def _take(home: Home, project: Project, file: Path, plan: Plan, asked: Asked, fr
         hash=text_hash(text),
         mode=str(plan.mode),
         asked=asked,
+        parameters={name: plain(value) for name, value in plan.flow.values.items()},
         queries=described,
     )
     if home.exists:
@@ -113,13 +144,21 @@ def _compare(old: Record, new: Record) -> list[str]:
             f'run "{old.name}" was ended with --until-done: its windows are closed, and all that comes now is late',
             hint="--fresh begins anew and keeps the old home aside",
         )
-    if old.hash == new.hash and old.queries == new.queries:
+    told = _parameters_changed(old.parameters, new.parameters)
+    if old.hash == new.hash and old.queries == new.queries and not told:
         return []
     verdict = change.compare(old.queries, new.queries)
     if verdict.in_the_way:
         raise UsageError(
             f'flow "{old.name}" has changed, and its run cannot go on from its checkpoint',
-            detail="\n          ".join(verdict.in_the_way),
+            detail="\n          ".join([*told, *verdict.in_the_way]),
             hint="--fresh begins anew and keeps the old home aside; or undo the change",
         )
-    return [f'flow "{old.name}" has changed', *verdict.kept]
+    same = old.hash == new.hash and bool(told)
+    return [*([] if same else [f'flow "{old.name}" has changed']), *told, *verdict.kept]
+
+
+def _parameters_changed(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Which parameters have another value than when the run was last started, in words."""
+    both = [name for name in after if name in before and before[name] != after[name]]
+    return [f'parameter "{name}" was {before[name]} and is now {after[name]}' for name in both]

@@ -6,6 +6,7 @@
           lines: ["a b", "b"]              # raw records, decoded as the flow says; or rows as mappings; or {file: …}
         expect:
           counts: [{word: a, n: 1}, {word: b, n: 2}]
+        parameters: {limit: 3}             # optional: values for the flow's parameters
         clock: 2026-01-01T00:00:00Z        # optional: when the first record arrived, for sources that tell it
 
 Inputs may be cut into batches, `lines: {batches: [[…], […]]}`. Only the columns an expected row names are
@@ -37,6 +38,7 @@ class Case(Options):
     given: dict[str, Any]
     expect: dict[str, list[dict[str, Any]]]
     clock: datetime = Field(datetime(2026, 1, 1, tzinfo=UTC))
+    parameters: dict[str, Any] = Field(default_factory=dict)
     mode: str | None = Field(None, pattern="^(batch|micro-batch)$")
 
 
@@ -82,7 +84,9 @@ def read_cases(file: Path, flow: Flow) -> list[Case]:
 
 def _problem(file: Path, wrong: Mapping[str, Any]) -> Problem:
     path = ".".join(str(part) for part in wrong["loc"])
-    return _wrong(file, f"{path}: {str(wrong['msg']).lower()}", "a case has name, given, expect, clock and mode")
+    return _wrong(
+        file, f"{path}: {str(wrong['msg']).lower()}", "a case has name, given, expect, clock, parameters and mode"
+    )
 
 
 def _wrong(file: Path, message: str, hint: str = "") -> Problem:

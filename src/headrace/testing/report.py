@@ -11,6 +11,7 @@ from xml.etree import ElementTree as Xml
 
 import click
 
+from headrace.declare.parameters import Values
 from headrace.errors import UsageError
 from headrace.testing.find import cases_of, flows_in
 from headrace.testing.run_cases import Outcome, run_file
@@ -19,8 +20,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def run_and_report(path: Path, *, only: str = "", junit: Path | None = None, as_json: bool = False) -> int:
-    """Runs every case at or below a path; the exit code is 1 if one failed."""
+def run_and_report(
+    path: Path, *, only: str = "", junit: Path | None = None, as_json: bool = False, given: Values | None = None
+) -> int:
+    """Runs every case at or below a path, with these values for parameters; the exit code is 1 if one failed."""
     files = flows_in(path) if path.is_dir() else [path]
     if not path.exists():
         raise UsageError(f"there is no {path}")
@@ -30,7 +33,7 @@ def run_and_report(path: Path, *, only: str = "", junit: Path | None = None, as_
     begun = time.monotonic()
     outcomes: list[Outcome] = []
     for file in tested:
-        for outcome in run_file(file, _session, only=only):
+        for outcome in run_file(file, _session, only=only, given=given):
             outcomes.append(outcome)
             if not as_json:
                 _say(outcome)

@@ -15,6 +15,7 @@ from headrace.check.wires import wires
 from headrace.compile.lower import Where
 from headrace.compile.planner import plan
 from headrace.connectors import memory
+from headrace.declare.parameters import Values
 from headrace.errors import HeadraceError
 from headrace.model import Flow, Mode, Port, Step
 from headrace.operators.base import Operator
@@ -43,11 +44,13 @@ class Outcome:
         return not self.lines
 
 
-def run_file(file: Path, session: Callable[[], SparkSession], only: str = "") -> Iterator[Outcome]:
+def run_file(
+    file: Path, session: Callable[[], SparkSession], only: str = "", given: Values | None = None
+) -> Iterator[Outcome]:
     """The outcome of every case beside a flow; what is wrong with flow or cases is an outcome too."""
     begun = time.monotonic()
     try:
-        flow = load(file)
+        flow = load(file, given=given)
         cases = read_cases(cases_of(file), flow)
     except HeadraceError as error:
         lines = tuple(str(error).splitlines())
@@ -56,7 +59,17 @@ def run_file(file: Path, session: Callable[[], SparkSession], only: str = "") ->
     for case in cases:
         if only in case.name:
             # By its file: a flow may be written twice, as a flow file and in Python.
-            yield replace(run_case(flow, case, cases_of(file), session()), flow=str(file))
+            yield replace(_with_parameters(flow, file, case, session, given or Values()), flow=str(file))
+
+
+def _with_parameters(flow: Flow, file: Path, case: Case, session: Callable[[], SparkSession], given: Values) -> Outcome:
+    """Runs a case with the values it gives for parameters over all others."""
+    try:
+        if case.parameters:
+            flow = load(file, given=replace(given, asked={**given.asked, **case.parameters}))
+    except HeadraceError as error:
+        return Outcome(flow=flow.name, case=case.name, seconds=0.0, lines=tuple(str(error).splitlines()), problem=True)
+    return run_case(flow, case, cases_of(file), session())
 
 
 def run_case(flow: Flow, case: Case, file: Path, session: SparkSession) -> Outcome:
