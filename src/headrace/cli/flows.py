@@ -11,7 +11,7 @@ import click
 from headrace.cli.parameters import given, param_option
 
 
-def _files(paths: tuple[Path, ...]) -> list[Path]:
+def flow_files(paths: tuple[Path, ...]) -> list[Path]:
     """The flow files named, and those in the folders named."""
     from headrace.testing.find import flows_in
 
@@ -35,7 +35,7 @@ def check(flows: tuple[Path, ...], parameters: dict[str, str], as_json: bool) ->
     from headrace.check import check as check_flow
     from headrace.declare.load import declare
 
-    files = _files(flows)
+    files = flow_files(flows)
     values = given(parameters)
     reports = [check_flow(declare(file, given=values)) for file in files]
     problems = [p for r in reports for p in r.problems]

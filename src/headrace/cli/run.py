@@ -20,7 +20,7 @@ def _examples(*lines: str) -> str:
 
 
 @click.command(epilog=_examples("headrace run flows/orders.yaml", "headrace run flows/orders.yaml --until-done"))
-@click.argument("flow", type=click.Path(path_type=Path))
+@click.argument("flows", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--mode", type=click.Choice(_MODES), default="auto", help="How the flow is driven.")
 @click.option("--until-done", is_flag=True, help="Process all there is, close the last windows, then end.")
 @click.option("--from", "start", metavar="OFFSET|TIME", help="Where sources that can seek begin.")
@@ -34,7 +34,7 @@ def _examples(*lines: str) -> str:
 @click.option("--detach", is_flag=True, help="Run in the background; follow with `headrace logs -f`.")
 @click.option("--quiet", is_flag=True, help="Say nothing but errors.")
 def run(
-    flow: Path,
+    flows: tuple[Path, ...],
     mode: str,
     until_done: bool,
     start: str | None,
@@ -50,7 +50,9 @@ def run(
 ) -> None:
     """Run a flow until it is stopped, and resume where it was.
 
-    Ctrl-C stops it after the current batch and says where it will go on.
+    Ctrl-C stops it after the current batch and says where it will go on. Several FLOWS, or a folder of them, are
+    started together, each as a run of its own: those that write a topic before those that read it, and topics between
+    them are made if they are not there.
     """
     from headrace.run.home import Asked
 
@@ -64,7 +66,28 @@ def run(
         restarts=restarts,
         parameters=parameters,
     )
-    _start(flow, asked, fresh=fresh, as_json=as_json, background=detach, quiet=quiet)
+    if len(flows) == 1 and not flows[0].is_dir():
+        _start(flows[0], asked, fresh=fresh, as_json=as_json, background=detach, quiet=quiet)
+    else:
+        _start_together(flows, asked, fresh=fresh, as_json=as_json, background=detach, quiet=quiet)
+
+
+def _start_together(
+    paths: tuple[Path, ...], asked: Any, *, fresh: bool, as_json: bool, background: bool, quiet: bool
+) -> None:
+    from headrace.cli.flows import flow_files
+    from headrace.errors import UsageError
+    from headrace.project import Project
+    from headrace.run.board import Board
+    from headrace.run.together import run_together
+
+    files = flow_files(paths)
+    if not files:
+        raise UsageError(f"there are no flows in {', '.join(str(path) for path in paths)}")
+    board = Board(as_json=as_json, quiet=quiet)
+    code = run_together(Project.find(), files, asked, board, fresh=fresh, detach=background)
+    if code:
+        sys.exit(code)
 
 
 def _start(flow: Path, asked: Any, *, fresh: bool, as_json: bool, background: bool, quiet: bool) -> None:
@@ -177,13 +200,19 @@ def _number(value: Any) -> str:
 
 
 @click.command(epilog=_examples("headrace stop orders", "headrace stop flows/orders.yaml"))
-@click.argument("run")
-def stop(run: str) -> None:
-    """Stop a run after its current batch, and say where it will resume."""
+@click.argument("runs", nargs=-1, required=True)
+def stop(runs: tuple[str, ...]) -> None:
+    """Stop a run after its current batch, and say where it will resume.
+
+    RUNS are names, files of flows, or a folder of flows: all that run of those below it.
+    """
     from headrace.project import Project
     from headrace.run import control
 
-    _stop(control.find(Project.find(), run))
+    project = Project.find()
+    homes = [home for run in runs for home in control.find_all(project, run)]
+    for home in homes:
+        _stop(home)
 
 
 def _stop(home: Any) -> None:

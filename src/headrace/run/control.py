@@ -43,6 +43,15 @@ def find(project: Project, run: str) -> Home:
     raise UsageError(f'there is no run "{run}"', hint=hint)
 
 
+def find_all(project: Project, run: str) -> list[Home]:
+    """The homes that a name, a flow's file or a folder of flows stands for; of a folder only those that run."""
+    folder = Path(run).absolute()
+    if not folder.is_dir() or home_of(project.home, run).exists:
+        return [find(project, run)]
+    below = [row for row in runs(project) if Path(row.file).is_relative_to(folder) and row.status in LIVE]
+    return [home_of(project.home, row.name) for row in below]
+
+
 def status(home: Home) -> dict[str, Any]:
     """Everything worth knowing about one run, as plain data."""
     record = home.read()

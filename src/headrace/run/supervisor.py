@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import threading
@@ -258,23 +259,48 @@ def supervise(home: Home, lock: IO[str], view: View) -> int:
     return Supervisor(home, lock, view, Index(home.path.parent.parent)).run()
 
 
-def detach(home: Home, lock: IO[str]) -> Process:
-    """Starts a supervisor that outlives this process; it takes the run over."""
-    output = home.path / "logs" / "supervisor.log"
-    output.parent.mkdir(parents=True, exist_ok=True)
-    with output.open("ab") as log:
-        child = subprocess.Popen(
-            [sys.executable, "-m", "headrace.run.supervisor", str(home.path), str(lock.fileno())],
-            stdin=subprocess.DEVNULL,
+def log_of(home: Home) -> Path:
+    """Where a supervisor that is not on a terminal prints."""
+    return home.path / "logs" / "supervisor.log"
+
+
+def launch(
+    home: Home, lock: IO[str], *, tied: bool = False, command: Sequence[str] | None = None
+) -> subprocess.Popen[bytes]:
+    """Starts a supervisor as a process of its own that takes the run over.
+
+    It outlives this process, unless it is `tied`: then it stops when its standard input is closed.
+    """
+    log_of(home).parent.mkdir(parents=True, exist_ok=True)
+    with log_of(home).open("ab") as log:
+        return subprocess.Popen(
+            [*(command or (sys.executable, "-m", "headrace.run.supervisor")), str(home.path), str(lock.fileno())],
+            stdin=subprocess.PIPE if tied else subprocess.DEVNULL,
             stdout=log,
             stderr=log,
             env=_environment(),
             start_new_session=True,
             pass_fds=(lock.fileno(),),
         )
-    keeper = identify(child.pid)
+
+
+def detach(home: Home, lock: IO[str]) -> Process:
+    """Starts a supervisor that outlives this process; it takes the run over."""
+    keeper = identify(launch(home, lock).pid)
     home.update(lambda r: replace(r, supervisor=keeper))
     return keeper
+
+
+def _stop_when_alone() -> None:
+    """Takes the end of standard input, if somebody holds it open, for a wish to stop."""
+    if stat.S_ISFIFO(os.fstat(0).st_mode):
+
+        def wait() -> None:
+            while os.read(0, 4096):
+                pass
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        threading.Thread(target=wait, name="starter", daemon=True).start()
 
 
 def main(arguments: list[str]) -> int:
@@ -282,6 +308,7 @@ def main(arguments: list[str]) -> int:
     home = Home(Path(arguments[0]))
     with os.fdopen(int(arguments[1]), "a+") as lock:
         try:
+            _stop_when_alone()
             return supervise(home, lock, View(quiet=True))
         except HeadraceError as error:
             sys.stderr.write(f"{error}\n")
