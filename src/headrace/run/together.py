@@ -19,6 +19,7 @@ from headrace.errors import FlowError, Problem, UsageError
 from headrace.observe.events import Follower
 from headrace.observe.progress import Totals
 from headrace.project import Project, kafka_client
+from headrace.run import classes
 from headrace.run.board import Board
 from headrace.run.chain import Chain, chain
 from headrace.run.home import LIVE, Asked
@@ -204,6 +205,7 @@ def run_together(
             raise UsageError(f"{around} read from each other in a circle, so none can be done before the others")
         for text in (*(f"{one.home.name}: {note}" for one in ready for note in one.notes), *_links(chained)):
             board.note(text)
+        classes.ready(project.settings.java.home, board.note)
         for text in make_topics(project, chained, asked.bootstrap):
             board.note(text)
         by_name = {one.home.name: one for one in ready}
