@@ -92,8 +92,8 @@ def write_input(folder: Path) -> int:
     return total
 
 
-def resident(pid: int) -> dict[str, int]:
-    """Bytes of resident memory of a process and all below it, by kind."""
+def below(pid: int) -> dict[int, int]:
+    """A process and all below it, each with its parent."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
@@ -102,20 +102,29 @@ def resident(pid: int) -> dict[str, int]:
             except (OSError, ValueError, IndexError):
                 continue
             children.setdefault(parent, []).append(int(entry.name))
-    found: dict[str, int] = {"java": 0, "python": 0}
-    todo = [(pid, "")]
+    found = {pid: 0}
+    todo = [pid]
     while todo:
-        current, above = todo.pop()
+        current = todo.pop()
+        found |= dict.fromkeys(children.get(current, []), current)
+        todo += children.get(current, [])
+    return found
+
+
+def resident(pid: int) -> dict[str, int]:
+    """Bytes of resident memory of a process and all below it, by kind."""
+    held: dict[str, int] = {"java": 0, "python": 0}
+    programs: dict[int, str] = {}
+    for current, parent in below(pid).items():
         try:
             pages = int(Path(f"/proc/{current}/statm").read_text().split()[1])
-            program = Path(f"/proc/{current}/exe").readlink().name
+            programs[current] = Path(f"/proc/{current}/exe").readlink().name
         except (OSError, IndexError):
             continue
-        todo += [(child, program) for child in children.get(current, [])]
         # Java that is about to start a command has a child which, for a moment, is itself: the same memory again.
-        if not program == above == "java":
-            found["java" if program == "java" else "python"] += pages * os.sysconf("SC_PAGE_SIZE")
-    return found
+        if not programs[current] == programs.get(parent) == "java":
+            held["java" if programs[current] == "java" else "python"] += pages * os.sysconf("SC_PAGE_SIZE")
+    return held
 
 
 def run(name: str, work: Path, records: int) -> dict[str, Any]:

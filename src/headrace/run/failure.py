@@ -243,8 +243,13 @@ def _memory(text: str) -> Failure | None:
     )
 
 
+def slow_start(text: str) -> bool:
+    """Whether Python did not start in the ten seconds that Spark waits; it has no setting for them."""
+    return "Python worker failed to connect back" in text
+
+
 def _slow_start(text: str) -> Failure | None:
-    if "Python worker failed to connect back" not in text:
+    if not slow_start(text):
         return None
     return Failure(
         kind="internal",

@@ -16,11 +16,15 @@ from headrace.compile.plan import Plan, Query
 from headrace.project import Project
 from headrace.run import classes
 from headrace.run import session as sessions
+from headrace.run.failure import slow_start
 from headrace.run.flush import holds_windows, plan_flush
 from headrace.run.queries import has_watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+SLOW_STARTS = 3
+"""How often a query is tried while Python is too slow to start, as on a busy machine; it goes on where it was."""
 
 
 def run_to_end(plan: Plan, query: Query, where: Where, checkpoint: Path, *, flush: bool = True) -> None:
@@ -30,7 +34,7 @@ def run_to_end(plan: Plan, query: Query, where: Where, checkpoint: Path, *, flus
         lowered.write(lowered.trunk, 0)
         return
 
-    def run(**trigger: Any) -> None:
+    def once(**trigger: Any) -> None:
         (
             lowered.trunk.writeStream.foreachBatch(lowered.write)
             .outputMode(query.changes.value)
@@ -39,6 +43,14 @@ def run_to_end(plan: Plan, query: Query, where: Where, checkpoint: Path, *, flus
             .start()
             .awaitTermination()
         )
+
+    def run(**trigger: Any) -> None:
+        for left in reversed(range(SLOW_STARTS)):
+            try:
+                return once(**trigger)
+            except Exception as error:
+                if not left or not slow_start(str(error)):
+                    raise
 
     run(availableNow=True)
     if flush and holds_windows(query, watermarked=has_watermark(lowered.trunk)) and plan_flush(checkpoint) is not None:
