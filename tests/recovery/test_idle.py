@@ -71,6 +71,9 @@ def test_windows_are_given_though_one_source_never_speaks_and_the_other_falls_si
         eventually(lambda: answers() == [("00", 2), ("10", 2)], 240, every=0.5, diagnose=lambda: tail(home.log))
         assert [e for e in events.read(home.events) if e["event"] == "idle"], "time was moved on by us"
         assert not [e for e in events.read(home.events) if e["event"] == "failed"]
+        status = [sys.executable, "-m", "headrace.cli.main", "status", "silent", "--json"]
+        said = json.loads(subprocess.run(status, cwd=tmp_path, capture_output=True, check=True, text=True).stdout)
+        assert said["progress"]["watermarks"] == {"busy": "2026-01-01T00:00:14.000Z"}, "the newest, less its delay"
     finally:
         run.send_signal(signal.SIGINT)
         run.wait(120)

@@ -45,6 +45,20 @@ def test_a_report_becomes_our_numbers() -> None:
     assert "unreadable 1" in show(Totals().add({**found, "at": "2026-01-01T00:00:00.000Z"}), now=0.0)
 
 
+def test_each_source_has_a_watermark_of_its_own_which_does_not_fall() -> None:
+    totals = Totals()
+    batches = [
+        {"a.time": {"watermark": 1_704_067_346_000}, "b.time": {"watermark": 1_704_067_340_500}},
+        {"a.time": {"watermark": 1_704_067_345_000}, "b.time": {"watermark": None}},
+    ]
+    for number, seen in enumerate(batches):
+        report = {**REPORT, "batchId": number, "observedMetrics": seen}
+        totals = totals.add({**measure(report, "both", ["a", "b"]), "at": "2026-01-01T00:00:00.000Z"})
+
+    assert totals.as_dict()["watermarks"] == {"a": "2024-01-01T00:02:26.000Z", "b": "2024-01-01T00:02:20.500Z"}
+    assert "watermark 2024-01-01 00:02:26 (a 00:02:26, b 00:02:20)" in show(totals, now=0.0)
+
+
 def test_what_spark_does_not_say_is_not_invented() -> None:
     found = measure({"batchId": 0, "eventTime": {"watermark": "1970-01-01T00:00:00.000Z"}}, "q", [])
 

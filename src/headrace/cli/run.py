@@ -151,13 +151,16 @@ def status(run: str | None, as_json: bool) -> None:
 def _describe(found: dict[str, Any]) -> list[str]:
     from headrace.run.view import show_resume
 
-    numbers = ", ".join(f"{k} {v:,}" if isinstance(v, int) else f"{k} {v}" for k, v in found["progress"].items() if v)
+    progress = dict(found["progress"])
+    sources = progress.pop("watermarks", {})
+    numbers = ", ".join(f"{k} {v:,}" if isinstance(v, int) else f"{k} {v}" for k, v in progress.items() if v)
     rows = [
         ("run", found["name"]),
         ("status", f"{found['status']} since {found['since']}" + (f", process {found['pid']}" if found["pid"] else "")),
         ("flow", found["file"]),
         ("mode", found["mode"]),
         ("progress", numbers or "none yet"),
+        *((f"watermark {name}", mark) for name, mark in sorted(sources.items())),
         ("restarts", str(found["restarts"])),
         *((f"resume {name}", show_resume(point)) for name, point in found["resume"].items()),
         *([("failure", found["failure"]["message"])] if found["failure"] else []),

@@ -22,24 +22,27 @@ def timed(source: Source, frame: DataFrame, column: str) -> DataFrame:
     time: Time = source.time
     if time.kind == "processing":
         # Of the batch, and the same when it is repeated.
-        return _observed(frame.withColumn(column, F.current_timestamp()), source.name, column, F.lit(False))
+        return _observed(frame.withColumn(column, F.current_timestamp()), source, column, F.lit(False))
     made = F.col(ARRIVAL) if time.kind == "ingestion" else time.moment(F.col(f"`{column}`"))
     frame = frame.withColumn(column, made)
     at = F.col(f"`{column}`")
     ahead = _ahead(time, at, arrives=SOURCES[source.connector].arrival is not None)
-    return _observed(frame, source.name, column, ahead).where(~(at.isNull() | ahead))
+    return _observed(frame, source, column, ahead).where(~(at.isNull() | ahead))
 
 
-def _observed(frame: DataFrame, source: str, column: str, ahead: Column) -> DataFrame:
+def _observed(frame: DataFrame, source: Source, column: str, ahead: Column) -> DataFrame:
     """The frame with what the run's progress tells about a source's times counted on the way."""
     from pyspark.sql import functions as F
 
     at = F.col(f"`{column}`")
     bad = at.isNull() | ahead
+    newest = F.max(F.when(~bad, F.unix_millis(at)))
+    delay = round(source.time.watermark.total_seconds() * 1000)
     return frame.observe(
-        f"{source}.time",
+        f"{source.name}.time",
         F.count_if(~bad).alias("records"),
-        F.max(F.when(~bad, F.unix_millis(at))).alias("newest"),
+        newest.alias("newest"),
+        (newest - F.lit(delay)).alias("watermark"),
         F.count_if(bad).alias("unreadable"),
         F.count_if(at.isNull()).alias("untimed"),
         F.count_if(ahead).alias("ahead"),

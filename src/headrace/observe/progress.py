@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 OUT_METRIC = "headrace_out"
@@ -41,6 +41,7 @@ def measure(report: Mapping[str, Any], query: str, sources: Sequence[str] = ()) 
         "seconds": round(durations.get("triggerExecution", report.get("batchDuration", 0)) / 1000, 3),
         "split": {name: round(ms / 1000, 3) for name, ms in durations.items() if name != "triggerExecution"},
         "watermark": _watermark(report),
+        "watermarks": _watermarks(observed),
         "lag": sum(lags) if lags else None,
         "state": sum(o.get("numRowsTotal", 0) for o in operators) if operators else None,
         "state_bytes": sum(o.get("memoryUsedBytes", 0) for o in operators) if operators else None,
@@ -115,6 +116,17 @@ def _watermark(report: Mapping[str, Any]) -> str | None:
     return None if mark is None or mark.startswith("1970-01-01T00:00:00") else str(mark)
 
 
+def _watermarks(observed: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """How far each source has come, less its delay, by the records of one batch."""
+    found = {n.removesuffix(".time"): m["watermark"] for n, m in observed.items() if n.endswith(".time")}
+    return {name: _iso(int(mark)) for name, mark in found.items() if mark is not None}
+
+
+def _iso(milliseconds: int) -> str:
+    when = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Totals:
     """What a run has done, added up over its batches. A batch that is repeated after a crash counts once."""
@@ -128,6 +140,8 @@ class Totals:
     last: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The newest progress of each query."""
     recent: tuple[tuple[float, int], ...] = ()
+    watermarks: Mapping[str, str] = field(default_factory=dict)
+    """Each source's own watermark; a query's is the slowest of its sources', one batch later."""
 
     def add(self, event: Mapping[str, Any]) -> Totals:
         """With one more "progress" event."""
@@ -145,6 +159,7 @@ class Totals:
             unreadable=self.unreadable + (event.get("unreadable") or 0),
             batches=self.batches + 1,
             last={**self.last, query: event},
+            watermarks=_later(self.watermarks, event.get("watermarks") or {}),
             recent=(*(r for r in self.recent if r[0] > at - RECENT), (at - event["seconds"], event["in"])),
         )
 
@@ -180,7 +195,13 @@ class Totals:
             "lag": self.lag,
             "state": self.state,
             "watermark": self.watermark,
+            "watermarks": dict(self.watermarks),
         }
+
+
+def _later(known: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:
+    """The later of two times for each name; as text, which sorts as they do."""
+    return {name: max(m for m in (known.get(name), new.get(name)) if m is not None) for name in (*known, *new)}
 
 
 def _sum(values: Any) -> int | None:
@@ -200,7 +221,7 @@ def show(totals: Totals, now: float, width: int | None = None) -> str:
         f"out {totals.rows_out:,}" if totals.rows_out is not None else "",
         f"{short(totals.rate(now))}/s",
         f"lag {totals.lag:,}" if totals.lag is not None else "",
-        f"watermark {show_time(mark)}" if mark else "",
+        f"watermark {show_time(mark)}{_each(totals.watermarks)}" if mark else "",
         f"late {totals.late:,}" if totals.late else "",
         f"unreadable {totals.unreadable:,}" if totals.unreadable else "",
         f"{totals.batches:,} batch{'es' if totals.batches != 1 else ''}",
@@ -208,6 +229,16 @@ def show(totals: Totals, now: float, width: int | None = None) -> str:
     ]
     line = " · ".join(p for p in parts if p)
     return line if width is None or len(line) <= width else line[: max(0, width - 1)] + "…"
+
+
+def _each(marks: Mapping[str, str]) -> str:
+    """The watermark of each source, where there are several.
+
+    >>> _each({"orders": "2024-01-01T00:02:26.000Z", "payments": "2024-01-01T00:02:20.000Z"})
+    ' (orders 00:02:26, payments 00:02:20)'
+    """
+    shown = ", ".join(f"{name} {show_time(mark)[-8:]}" for name, mark in sorted(marks.items()))
+    return f" ({shown})" if len(marks) > 1 else ""
 
 
 def show_time(mark: str) -> str:

@@ -47,7 +47,8 @@ def run_to_end(plan: Plan, query: Query, where: Where, checkpoint: Path, *, flus
     def run(**trigger: Any) -> None:
         for left in reversed(range(SLOW_STARTS)):
             try:
-                return once(**trigger)
+                once(**trigger)
+                return
             except Exception as error:
                 if not left or not slow_start(str(error)):
                     raise
