@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -210,3 +211,21 @@ def test_a_number_is_read_as_the_time_it_counts(spark: SparkSession) -> None:
     moments = [1772366400000, 1772366409999, 1772366430000]
     found = windows("BIGINT", time, [[f'{{"k": "a", "at": {at}}}' for at in moments]], spark)
     assert found == {("a", "12:00:00"): 2}
+
+
+def test_processing_time_is_when_the_batch_was_planned(spark: SparkSession) -> None:
+    steps = """
+  hours: {from: rows, aggregate: {by: k, window: {tumbling: 1 hour}, compute: {n: count(*)}}}"""
+    flow = flow_of(steps, "hours", "processing")
+    begun = datetime.now(UTC)
+    found = run(flow, [[at(1), at(2)], [at(7000), at(3)], [at(1, k="b")]], spark)["out"]
+    ended = datetime.now(UTC)
+
+    counted: dict[str, int] = {}
+    for row in found:
+        counted[row["k"]] = counted.get(row["k"], 0) + row["n"]
+        start, end = (row[name].replace(tzinfo=UTC) for name in ("window_start", "window_end"))
+        assert start <= ended
+        assert end > begun
+        assert end - start == timedelta(hours=1)
+    assert counted == {"a": 4, "b": 1}, "whatever their own times say"

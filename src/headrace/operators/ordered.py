@@ -1,17 +1,16 @@
 """Windows over a key's records in order, on Spark: Python keeps records until the watermark has passed them.
 
-Keys share a drawer, of which there is a fixed number: for each key that Spark knows it takes back a batch of Arrow
-data, even an empty one, which costs more than the records in it. What waits is kept for the drawer as a whole, what a
-key's next window needs under the key. Both are bytes to Spark, because it converts every value of a record one by one.
+Keys share drawers. What waits is kept for the drawer as a whole, what a key's next window needs under the key. Both are
+bytes to Spark, because it converts every value of a record one by one.
 """
 
 from __future__ import annotations
 
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.operators.arrays import FIRST, FROM, SIZE, TO
+from headrace.operators.drawers import DRAWER, PACKED, drawer, namer, pack, plain, unpack
 from headrace.operators.folds import Fold, Row, Stretch, in_order, pieces
 from headrace.operators.lowering import Emitted
 
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
     from pyspark.sql import types as s
     from pyspark.sql.streaming import StatefulProcessor
 
-DRAWER = "_headrace_drawer"
-DRAWERS = 256
-"""Part of what a checkpoint means: with another number the state of a key would not be found again."""
 HELD = "held"
 """The state that holds, for each key, how many records it has had and those its next window needs."""
 _AT, _ALL, _TIME, _RECORDS = "_headrace_at", "_headrace_all", "_headrace_time", "_headrace_records"
@@ -51,9 +47,8 @@ def windows_in_order(
     columns = [s.StructField(name, s.ArrayType(given.schema[name].dataType)) for name in row[1:]]
     if streaming:
         key = s.StructType([s.StructField(name, given.schema[name].dataType) for name in named])
-        drawer = F.pmod(F.xxhash64(*(F.col(f"`{name}`") for name in named)), F.lit(DRAWERS)).cast("int").alias(DRAWER)
         return (
-            given.select(drawer, "*")
+            given.select(drawer(named), "*")
             .groupBy(DRAWER)
             .transformWithState(
                 statefulProcessor=_processor(fold, key, row[1:]),
@@ -89,27 +84,27 @@ def _processor(fold: Fold, key: s.StructType, columns: list[str]) -> StatefulPro
     from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
     width = 1 + len(key.fields)
-    name_of = _namer(key)
+    name_of = namer(key)
     names = [*key.names, FROM, TO, FIRST, SIZE, *columns]
 
     class InOrder(StatefulProcessor):
         def init(self, handle: StatefulProcessorHandle) -> None:
             self._handle = handle
-            self._held = handle.getMapState(HELD, key, "seen BIGINT, rows BINARY")
+            self._held = handle.getMapState(HELD, key, f"seen BIGINT, {PACKED} BINARY")
             self._waiting = _Packed(handle.getValueState("_waiting", "rows BINARY"))
             self._due = _Packed(handle.getValueState("_due", "keys BINARY"))
 
         def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
-            new = [(tuple(map(_plain, row[1:width])), tuple(row[width:-1])) for row in rows if row[width] is not None]
+            new = [(tuple(map(plain, row[1:width])), tuple(row[width:-1])) for row in rows if row[width] is not None]
             return self._advance(new, timerValues.getCurrentWatermarkInMs() * 1000)
 
         def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803
             return self._advance([], timerValues.getCurrentWatermarkInMs() * 1000)
 
         def _advance(self, new: list[Waiting], watermark: int) -> Iterator[Any]:
-            before = self._waiting.get([])
+            before = self._waiting.get()
             ready, rest = _split([*before, *new], watermark, name_of)
-            due: dict[Any, tuple[Row, int]] = {} if fold.kind == "count" else self._due.get({})
+            due: dict[Any, tuple[Row, int]] = {} if fold.kind == "count" else dict(self._due.get())
             for name, (owner, at) in due.items():
                 if at <= watermark:
                     ready.setdefault(name, (owner, []))
@@ -121,21 +116,21 @@ def _processor(fold: Fold, key: s.StructType, columns: list[str]) -> StatefulPro
             if rest or before:
                 self._waiting.put(rest)
             if deadlines != due:
-                self._due.put(deadlines)
+                self._due.put(list(deadlines.items()))
             self._wake(rest, deadlines)
 
         def _turn(
             self, owner: Row, new: list[Row], watermark: int, name: Any, deadlines: dict[Any, tuple[Row, int]]
         ) -> Iterator[Any]:
             found = self._held.getValue(owner)
-            seen, held = (found[0], pickle.loads(found[1])) if found is not None else (0, [])
+            seen, held = (found[0], unpack(found[1])) if found is not None else (0, [])
             rows = [*held, *new]
             turn = fold.over(rows, len(held), seen, watermark)
             for piece in pieces(turn.closed):
                 yield Emitted(zip(names, [*owner, *_lists(rows, *piece)], strict=True))
             kept, seen = rows[turn.kept :], (seen + len(new)) % fold.step if fold.kind == "count" else 0
             if kept or seen:
-                self._held.updateValue(owner, (seen, pickle.dumps(kept, 5)))
+                self._held.updateValue(owner, (seen, pack(kept)))
             elif found is not None:
                 self._held.removeKey(owner)
             at = fold.deadline(kept)
@@ -157,18 +152,18 @@ def _processor(fold: Fold, key: s.StructType, columns: list[str]) -> StatefulPro
 
 
 class _Packed:
-    """A value state that holds any plain value, as bytes."""
+    """A value state that holds a list, as bytes."""
 
     def __init__(self, state: Any) -> None:
         self._state = state
 
-    def get(self, otherwise: Any) -> Any:
+    def get(self) -> list[Any]:
         found = self._state.get()
-        return otherwise if found is None else pickle.loads(found[0])
+        return [] if found is None else unpack(found[0])
 
-    def put(self, value: Any) -> None:
-        if value:
-            self._state.update((pickle.dumps(value, 5),))
+    def put(self, rows: list[Any]) -> None:
+        if rows:
+            self._state.update((pack(rows),))
         else:
             self._state.clear()
 
@@ -191,20 +186,3 @@ def _split(
         else:
             mine[1].append(row)
     return ready, rest
-
-
-def _namer(key: s.StructType) -> Callable[[Row], Any]:
-    """What tells keys apart: the key itself, or its text where a value has no hash or, not a number, equals nothing."""
-    from pyspark.sql import types as s
-
-    plain = (s.StringType, s.BooleanType, s.IntegralType, s.DecimalType, s.DateType, s.TimestampType, s.BinaryType)
-    return _itself if all(isinstance(f.dataType, plain) for f in key.fields) else repr
-
-
-def _itself(owner: Row) -> Any:
-    return owner
-
-
-def _plain(value: Any) -> Any:
-    """A key's value such that those equal to Spark have one text: zero has no sign."""
-    return value or 0.0 if isinstance(value, float) else value

@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from headrace.operators.base import Lowering
+from headrace.operators.drawers import DRAWER, Owner, drawer, hashable
 from headrace.operators.keyed import SHORT, Engine, Memory, Work
 from headrace.operators.lowering import Emitted
 from headrace.processor import Shape
@@ -27,15 +28,31 @@ def stream(work: Work, frame: DataFrame, initial: DataFrame | None, low: Lowerin
     from headrace.expressions.spark import spark_schema
 
     out = low.schema["out"]
-    return frame.groupBy(*(f"`{name}`" for name in work.by)).transformWithState(
-        statefulProcessor=_processor(work),
+    key = spark_schema(work.given.keeping(work.by))
+    shared = initial is None and only_values(work) and hashable(key)
+    grouped = frame.select(drawer(work.by), "*").groupBy(DRAWER) if shared else frame.groupBy(*map(_quoted, work.by))
+    return grouped.transformWithState(
+        statefulProcessor=_in_drawers(work) if shared else _processor(work),
         outputStructType=spark_schema(out),
         outputMode="Append",
         # With a time of its own on the way out, late records must be dropped on the way in.
         timeMode=_MODES["event" if out.event_time else work.clock],
-        initialState=None if initial is None else initial.groupBy(*(f"`{name}`" for name in work.by)),
+        initialState=None if initial is None else initial.groupBy(*map(_quoted, work.by)),
         eventTimeColumnName=out.event_time or "",
     )
+
+
+def only_values(work: Work) -> bool:
+    """Whether all that is kept for a key are single values, and nothing but records makes it its turn.
+
+    Then keys can share drawers. Lists and maps of many keys cannot be told apart in one, nor can timers.
+    """
+    layout = work.layout().values()
+    return not work.timers and not work.ordered and all(kind == "value" and life is None for kind, _, life in layout)
+
+
+def _quoted(name: str) -> str:
+    return f"`{name}`"
 
 
 class _Store:
@@ -93,6 +110,56 @@ class _Store:
 
     def delete_timer(self, milliseconds: int) -> None:
         self._handle.deleteTimer(milliseconds)
+
+
+class _Drawer(Memory):
+    """The values of the keys of one drawer, for the key whose turn it is."""
+
+    def __init__(self, handle: Any, work: Work) -> None:
+        super().__init__()
+        key = work.given.keeping(work.by).ddl()
+        self._states = {n: handle.getMapState(n, key, *columns) for n, (_, columns, _) in work.layout().items()}
+        self.owner: Owner = ()
+
+    def value(self, name: str) -> tuple[Any, ...] | None:
+        row: tuple[Any, ...] | None = self._states[name].getValue(self.owner)
+        return row
+
+    def put_value(self, name: str, row: tuple[Any, ...] | None) -> None:
+        if row is None:
+            self._states[name].removeKey(self.owner)
+        else:
+            self._states[name].updateValue(self.owner, row)
+
+
+def _in_drawers(work: Work) -> StatefulProcessor:
+    """The engine for keys that share drawers."""
+    from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+    names = work.by
+
+    class Keyed(StatefulProcessor):
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            self._drawer = _Drawer(handle, work)
+            self._engine = Engine(work, self._drawer)
+
+        def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+            watermark = timerValues.getCurrentWatermarkInMs()
+            self._engine.begin(watermark if watermark > 0 else None, timerValues.getCurrentProcessingTimeInMs())
+            of_key: dict[Owner, list[dict[str, Any]]] = {}
+            for row in rows:
+                record = row.asDict()
+                del record[DRAWER]
+                of_key.setdefault(tuple(record[name] for name in names), []).append(record)
+            for owner, records in of_key.items():
+                self._drawer.owner = owner
+                for made in self._engine.records(dict(zip(names, owner, strict=True)), records):
+                    yield Emitted(made)  # type: ignore[misc]
+
+        def close(self) -> None:
+            pass
+
+    return Keyed()
 
 
 def _processor(work: Work) -> StatefulProcessor:

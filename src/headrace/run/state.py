@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import InternalError, UsageError, nearest
+from headrace.operators.drawers import DRAWER, PACKED, unpack
 from headrace.operators.keyed import EXPIRES
 from headrace.run.checkpoint import last_committed, planned
 from headrace.run.home import Home
@@ -103,7 +104,7 @@ def _entries(
             )
             for name, value in options.items():
                 reader = reader.option(name, value)
-            frame = reader.load(str(checkpoint))
+            frame = _by_key(reader.load(str(checkpoint)))
             if key is not None:
                 frame = frame.where(_is_key(frame, key))
             rows = frame.limit(max(0, limit + 1 - len(found))).collect()
@@ -143,6 +144,15 @@ def _parts(about: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, str]]]:
             yield said, {"stateVarName": variable["stateName"]}
     else:
         yield "", {}
+
+
+def _by_key(frame: DataFrame) -> DataFrame:
+    """The entries under their own keys, where keys share drawers."""
+    from pyspark.sql import functions as F
+
+    if frame.select("key.*").columns != [DRAWER]:
+        return frame
+    return frame.select(F.col("user_map_key").alias("key"), F.col("user_map_value").alias("value"))
 
 
 def _is_key(frame: DataFrame, key: str) -> Any:
@@ -185,6 +195,8 @@ def _entry(state: str, row: Mapping[str, Any]) -> Entry:
     if isinstance(value, dict) and EXPIRES in value:
         expires = value[EXPIRES]
         value = {k: v for k, v in value.items() if k != EXPIRES}
+    if isinstance(value, dict) and PACKED in value:
+        value = {**{k: v for k, v in value.items() if k != PACKED}, "records": unpack(value[PACKED])}
     at = row.get("user_map_key")
     return Entry(
         key=_shown(row["key"]),
