@@ -9,7 +9,7 @@ from headrace.catalogue import FORMATS, OPERATORS, SINKS
 from headrace.check.guarantees import strongest
 from headrace.check.wires import Wires, ports_of, renewed
 from headrace.errors import Problem, nearest
-from headrace.model import OUT, Changes, Delivery, Flow, Part, Port, Sink, Source, Step
+from headrace.model import DEAD_LETTER, OUT, Changes, Delivery, Flow, Part, Port, Sink, Source, Step
 from headrace.operators.base import Operator
 
 
@@ -62,6 +62,7 @@ def inputs_exist(checked: Checked) -> Iterator[Problem]:
             elif port.port not in ports_of(flow[port.step]):
                 ports = ports_of(flow[port.step])
                 if port.port == OUT:
+                    ports = tuple(p for p in ports if p != DEAD_LETTER)
                     hint = f"read from one of {', '.join(f'{port.step}.{p}' for p in ports)}"
                     yield _problem(
                         part, "unknown-input", f'reads from "{port}", which has several ports', "from", hint=hint
@@ -128,7 +129,8 @@ def leads_somewhere(checked: Checked) -> Iterator[Problem]:
             )
     readable: tuple[Part, ...] = (*flow.sources, *flow.steps)
     for part in readable:
-        if not flow.readers(part.name) and part.name not in read_by_broken:
+        used = any(i.step == part.name and i.port != DEAD_LETTER for p in flow for i in p.inputs)
+        if not used and part.name not in read_by_broken:
             yield _problem(
                 part,
                 "unused",
@@ -271,8 +273,31 @@ def sides_are_not_remembered(checked: Checked) -> Iterator[Problem]:
             )
 
 
+def letters_can_be_found(checked: Checked) -> Iterator[Problem]:
+    """A record that breaks a rule between two steps that remember cannot be found again."""
+    flow = checked.flow
+    for step in flow.steps:
+        if step.expect is None or not any(step.expect.fate(r) == "dead-letter" for r in step.expect.rules):
+            continue
+        above = [n for n in (step.name, *flow.upstream(step.name)) if _remembering(flow[n], checked)]
+        below = [s.name for s in flow.steps if step.name in flow.upstream(s.name) and _remembering(s, checked)]
+        if above and below:
+            yield _problem(
+                step,
+                "unsupported",
+                f'cannot keep dead letters between "{above[0]}" and "{below[0]}", which remember',
+                "expect",
+                detail="what state gave is not given again, so a record that is left out there cannot be found",
+                hint="write `else: drop` or `else: stop`, or put the rules before or behind those steps",
+            )
+
+
+def _remembering(part: Part, checked: Checked) -> bool:
+    return isinstance(part, Step) and _remembers(part, checked)
+
+
 def _sides(flow: Flow, port: Port) -> tuple[str, ...]:
-    return next((s.options.sides() for s in flow.steps if s.name == port.step), ())
+    return (*next((s.options.sides() for s in flow.steps if s.name == port.step), ()), DEAD_LETTER)
 
 
 def _path(flow: Flow, port: Port) -> Iterator[Port]:
@@ -353,6 +378,7 @@ RULES: tuple[Rule, ...] = (
     tables_are_joined,
     windows_can_follow,
     sides_are_not_remembered,
+    letters_can_be_found,
     guarantees_hold,
     store_fits,
     state_is_bounded,

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from headrace.catalogue import FORMATS, OPERATORS, SOURCES
 from headrace.connectors.time import PROCESSING
 from headrace.errors import Problem, nearest
-from headrace.model import OUT, Changes, Delivery, Flow, Part, Port, Schema, Source, Step
+from headrace.model import DEAD_LETTER, OUT, Changes, Delivery, Flow, Part, Port, Schema, Source, Step
 from headrace.model.types import BIGINT, INT, STRING, TIMESTAMP, UNKNOWN
 from headrace.operators.base import Operator
+from headrace.operators.letters import LETTERS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +48,38 @@ class _Walk:
             message = f'source "{source.name}" ({source.connector}): {fault.message}'
             self.say(source, fault.code, message, source.connector, *fault.option, hint=fault.hint)
         self.schemas[port] = self.as_table(source, schema) if source.table else self.timed(source, schema)
+        self.expected(source, self.schemas[port])
+        if source.table is None:
+            self.letters(source)
+
+    def letters(self, part: Part) -> None:
+        self.schemas[Port(part.name, DEAD_LETTER)] = LETTERS
+        self.changes[Port(part.name, DEAD_LETTER)] = Changes.APPEND
+
+    def expected(self, part: Source | Step, *given: Schema) -> None:
+        """Says what is wrong with the rules of a part."""
+        if part.expect is None:
+            return
+        title = f'{type(part).__name__.lower()} "{part.name}"'
+
+        def say(
+            code: str,
+            message: str,
+            *option: str | int,
+            hint: str = "",
+            detail: str = "",
+            at: int = 0,
+            warning: bool = False,
+        ) -> None:
+            path = (
+                tuple(o for o in option if o != "rules") if ("expect", "rules") not in part.places.options else option
+            )
+            self.say(part, code, f"{title} expects: {message}", "expect", *path, hint=hint, detail=detail, at=at)
+
+        if len(given) != 1:
+            say("unsupported", "a step with several ports has no rules of its own", hint="put them on a step behind it")
+        else:
+            part.expect.check(given[0], say)
 
     def source_schema(self, source: Source) -> Schema | None:
         connector = SOURCES[source.connector](source.options)
@@ -191,6 +224,10 @@ class _Walk:
             is_table = all(s.table for s in known) and operator.state(known) is None
             self.schemas[Port(step.name, port)] = replace(schema, table=is_table)
             self.changes[Port(step.name, port)] = Changes.APPEND if port in operator.sides() else changes
+        main = [p for p in operator.ports() if p not in operator.sides()]
+        self.expected(step, *(self.schemas[Port(step.name, p)] for p in main))
+        if not self.schemas[Port(step.name, main[0])].table:
+            self.letters(step)
 
     def _right_count(self, step: Step) -> bool:
         wanted = OPERATORS[step.operator].inputs
@@ -243,5 +280,5 @@ def ports_of(part: Part) -> tuple[str, ...]:
     """The names of a part's outputs; a sink has none."""
     if isinstance(part, Step):
         operator: Operator = part.options
-        return operator.ports()
-    return (OUT,) if isinstance(part, Source) else ()
+        return (*operator.ports(), DEAD_LETTER)
+    return (OUT, DEAD_LETTER) if isinstance(part, Source) else ()

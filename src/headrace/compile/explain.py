@@ -7,6 +7,7 @@ from typing import Any
 from headrace.catalogue import SOURCES
 from headrace.check.wires import Wires, wires
 from headrace.compile.plan import Plan
+from headrace.compile.planner import rejected_by
 from headrace.model import OUT, Port, Sink, Source, Step
 from headrace.operators.base import Operator, State
 from headrace.options import show_duration
@@ -51,14 +52,43 @@ def _part(plan: Plan, found: Wires, part: Source | Step | Sink) -> dict[str, Any
             "columns": ports.get(OUT, next(iter(ports.values()))),
             "ports": [p for p in ports if p != OUT],
             "state": _state(state),
+            "rejects": _rejects(plan, part),
         }
     if isinstance(part, Source):
         schema = plan.schemas[Port(part.name)]
         time = None
         if schema.event_time:
             time = f"{schema.event_time}; {part.time.show(SOURCES[part.connector].arrival is not None)}"
-        return said | {"does": part.connector, "columns": str(schema), "event_time": time, "table": _table(part)}
+        return (
+            said
+            | {"does": part.connector, "columns": str(schema), "event_time": time, "table": _table(part)}
+            | {"rejects": _rejects(plan, part)}
+        )
     return said | {"does": part.connector, "columns": str(plan.schemas[part.inputs[0]])}
+
+
+def _rejects(plan: Plan, part: Source | Step) -> dict[str, Any] | None:
+    """What becomes of records a part cannot take; None: it takes all."""
+    rules = part.expect.rules if part.expect is not None else ()
+    unreadable = isinstance(part, Source) and part.table is None and SOURCES[part.connector].carries != "rows"
+    causes = ["cannot be read"] if unreadable or (isinstance(part, Source) and part.time is not None) else []
+    causes += ["make a Python function raise"] if isinstance(part, Step) and part.options.rejects() else []
+    if not (causes or rules):
+        return None
+    to = [s.name for s in plan.flow.sinks if rejected_by(plan.flow, s) == part.name]
+    return {
+        "when": causes,
+        "rules": [{"rule": str(rule), "else": part.expect.fate(rule)} for rule in rules],
+        "dead_letters_to": to,
+    }
+
+
+def _bad(rejects: dict[str, Any]) -> list[str]:
+    """The same in words."""
+    kept = f"sink {', '.join(rejects['dead_letters_to'])} and " if rejects["dead_letters_to"] else ""
+    lines = [f"      rule     {one['rule']}; else {one['else']}" for one in rejects["rules"]]
+    causes = [*rejects["when"], *["break a rule"] * any(one["else"] == "dead-letter" for one in rejects["rules"])]
+    return lines + ([f"      bad      records that {' or '.join(causes)}: {kept}the run's home"] if causes else [])
 
 
 def _table(source: Source) -> str | None:
@@ -88,6 +118,8 @@ def text(plan: Plan) -> str:
             lines.append(f"      ports    {', '.join(step['ports'])}")
         if step.get("how", "native") != "native":
             lines.append(f"      runs as  {step['how']}")
+        if step.get("rejects"):
+            lines += _bad(step["rejects"])
         if step.get("state"):
             bound = step["state"]["bound"] or "nothing: it grows for ever"
             lines.append(f"      state    {step['state']['what']}; bounded by: {bound}")

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.catalogue import FORMATS, SINKS, SOURCES
-from headrace.compile.leaves import tagged
+from headrace.compile import letters as dead
+from headrace.compile.leaves import Leaf, leaves, tagged
+from headrace.compile.letters import Counting, Looking, Rejects
+from headrace.compile.observed import Counted, of_this_batch
 from headrace.compile.plan import Plan, Query
-from headrace.compile.planner import needed
+from headrace.compile.planner import may_reject, needed
 from headrace.compile.tables import Tables
 from headrace.compile.times import timed
 from headrace.connectors.attempts import first_attempt
-from headrace.connectors.base import Batch, Between, Place, Reading, SinkConnector, SourceConnector
+from headrace.connectors.base import ORIGIN, REASON, Batch, Between, Place, Reading, SinkConnector, SourceConnector
+from headrace.errors import FlowError
 from headrace.formats.base import Format
-from headrace.model import OUT, Delivery, Flow, Port, Schema, Sink, Source, Step
+from headrace.model import DEAD_LETTER, OUT, Delivery, Flow, Port, Schema, Sink, Source, Step
 from headrace.operators.base import Lowering, Operator
+from headrace.operators.expect import DeadLetters
 from headrace.operators.late import Aside, put_aside
+from headrace.operators.letters import Reject, because
 from headrace.operators.windows import marked_again
 
 if TYPE_CHECKING:
@@ -46,6 +54,8 @@ class Where:
     """By source, what of it to read once more; those not named are read as usual. For batches."""
     checkpoint: Path | None = None
     """Of the query that is lowered, where there is one."""
+    note: Callable[[dict[str, Any]], None] = lambda told: None
+    """Told of the dead letters of a batch, once they are kept."""
 
     def aside(self, step: str) -> Aside | None:
         """Where a step of a stream puts records aside."""
@@ -68,25 +78,120 @@ class Lowered:
     query: Query
     trunk: DataFrame
     where: Where
+    counted: Counted
+    """What is counted in a trunk that is no stream."""
+    leaves: tuple[Leaf, ...] = ()
+    repeated: int | None = None
+    """The batch that was begun and not finished when the query was lowered."""
+    rate: dead.Rate
 
     def write(self, frame: DataFrame, batch_id: int) -> None:
         """Write one batch of the trunk to every sink; for foreachBatch, or once in batch mode."""
         sinks = [s for s in self.plan.flow.sinks if s.name in self.query.sinks]
-        sides = self._sides()
-        shared = len(sinks) > 1 or bool(sides)
+        sides, again = self._sides(), batch_id == self.repeated
+        dead.forget_failures(self.where.home, self.query.stateful, batch_id)
+        shared = len(sinks) > 1 or bool(sides) or again or self._rejects_behind()
         if shared:
             frame = frame.persist()  # every sink reads the batch; without this each would compute it again
+        counted = Counted(self.where.session)
         try:
-            given = {self.query.trunk: frame} | self._put_aside(sides, frame, batch_id)
+            if again:
+                frame.count()  # a sink that has the batch already does not look at it; what is rejected must be known
+            given = {self.query.trunk: self._expected(frame, Counting(counted))}
+            given |= self._put_aside(sides, frame, batch_id)
             for sink in sinks:
-                branch = _Branch(self.plan, self.where, given)
+                branch = Branch(self.plan, self.where, given, rejects=Counting(counted))
                 self._write(sink, branch.frame(sink.inputs[0]), batch_id)
+            self._keep_letters(given | {self.query.trunk: frame}, batch_id, counted, again=again)
         finally:
             if shared:
                 frame.unpersist()
         for port in sides:
             if (aside := self.where.aside(port.step)) is not None:
                 shutil.rmtree(aside.batch(batch_id), ignore_errors=True)
+
+    def _expected(self, frame: DataFrame, rejects: Rejects) -> DataFrame:
+        """A batch of the trunk without what breaks a rule of its step, where that could not be said in the stream."""
+        part = self.plan.flow[self.query.trunk.step]
+        if part.name not in self.query.stateful or not isinstance(part, Step):
+            return frame
+        return dead.expected(part, frame, self.plan.schemas[self.query.trunk], rejects)
+
+    def _rejects_behind(self) -> bool:
+        """Whether records may be rejected behind state, where only the batch itself can tell which."""
+        if not self.query.stateful:
+            return False
+        flow, above = self.plan.flow, {*self.query.steps}
+        behind = {n for s in self.query.sinks for n in flow.upstream(s)} - above
+        base = flow[self.query.trunk.step]
+        return any(may_reject(flow[n]) for n in behind) or (isinstance(base, Step) and base.expect is not None)
+
+    def _keep_letters(self, given: Mapping[Port, DataFrame], batch_id: int, counted: Counted, *, again: bool) -> None:
+        """Writes the dead letters of a batch, if it has any."""
+        where, query, flow = self.where, self.query, self.plan.flow
+        stream = of_this_batch(where.session) if where.streaming else self.counted.read()
+        number = dead.counted(stream, counted.read())
+        failures = list(dead.failures_of(where.home, query.stateful, batch_id))
+        if not (again or number or failures):
+            return
+        if {*query.sources, *query.steps} <= {*query.owned}:
+            self.rate.check(number, flow.name)
+        where.session.sparkContext.setJobDescription(f"headrace dead letters of {query.name} batch {batch_id}")
+        found, at = self._letters(given, batch_id, number)
+        if failures:
+            found.append(dead.failures_frame(where.session, failures))
+        if not found:
+            return
+        letters = dead.at_time(reduce(lambda a, b: a.unionByName(b), found), at).persist()
+        try:
+            file = dead.file_of(where.home, query.name, batch_id)
+            kept = dead.keep(letters, file, query.name, batch_id, self.rate, flow.name)
+            for sink in (s for s in flow.sinks if s.name in query.letters and kept):
+                ports = {Port(n, DEAD_LETTER): letters.where(f"step = '{n}'") for n in query.owned}
+                branch = Branch(self.plan, where, ports, rejects=Counting(Counted(where.session)))
+                self._write(sink, branch.frame(sink.inputs[0]), batch_id)
+        finally:
+            letters.unpersist()
+        dead.forget_failures(where.home, query.stateful, batch_id)
+        if kept:
+            where.note({"query": query.name, "batch": batch_id, "steps": kept})
+
+    def _letters(self, given: Mapping[Port, DataFrame], batch_id: int, number: int) -> tuple[list[DataFrame], int]:
+        """The rejected records of a batch, found by reading it again; and when the batch was planned."""
+        where, query, flow = replace(self.where, streaming=False, checkpoint=None), self.query, self.plan.flow
+        at = round(time.time() * 1000)
+        if self.where.streaming:
+            assert self.where.checkpoint is not None
+            at, starts, ends = dead.planned_at(self.where.checkpoint, batch_id)
+            kept = f"{self.where.checkpoint.resolve()}/sources/"
+            where = replace(
+                where,
+                between={
+                    leaf.source: Between(start=start, end=end, kept=f"{kept}{leaf.folder}")
+                    for leaf, start, end in zip(self.leaves, starts, ends, strict=True)
+                },
+            )
+        looking = Looking(frozenset(query.owned))
+        first = [s for s in query.stateful if not set(query.stateful) & set(flow.upstream(s))]
+        sinks = [s for s in flow.sinks if s.name in query.sinks]
+        fronts = [p for s in first for p in flow[s].inputs] if first else [s.inputs[0] for s in sinks]
+        try:
+            branch = Branch(self.plan, where, {}, rejects=looking)
+            for port in fronts:
+                if not self.plan.schemas[port].table:
+                    branch.frame(port, marked=False)
+        except FlowError as error:
+            if all(SOURCES[s.connector].strongest is Delivery.EXACTLY_ONCE for s in flow.sources):
+                raise
+            told = {"reason": f"{number} records were rejected and are lost: {error.problems[0].message}"}
+            looking.found = [dead.failures_frame(where.session, [(query.sources[0], told)])]
+        if first:
+            behind = Looking(looking.owned, carried=(), found=looking.found)
+            given = {**given, query.trunk: self._expected(given[query.trunk], behind)}
+            branch = Branch(self.plan, where, given, rejects=behind)
+            for sink in sinks:
+                branch.frame(sink.inputs[0], marked=False)
+        return looking.found, at
 
     def _sides(self) -> list[Port]:
         """The ports of the trunk's step that carry what was put aside, if a sink is behind one."""
@@ -121,7 +226,15 @@ class Lowered:
             return
         session = self.where.session
         session.sparkContext.setJobDescription(f"headrace sink {sink.name} batch {batch_id}")
-        connector.write(frame, batch)
+        if connector.complete:
+            connector.write(frame, batch)
+            return
+        frame = frame.persist()
+        try:
+            frame.count()  # what the sink does not look at must be computed too: records may be rejected there
+            connector.write(frame, batch)
+        finally:
+            frame.unpersist()
 
 
 def _format(part: Source | Sink, default: str | None) -> Format[Any] | None:
@@ -148,7 +261,7 @@ def _untimed(source: Source, wanted: Schema) -> Schema:
     return wanted if stated is None else wanted.with_columns([(stated.name, stated.type)])
 
 
-class _Branch:
+class Branch:
     """Frames by port, made on demand from those that are given.
 
     A frame is *marked* when Spark knows which of its columns is the time. The mark is set at the source, so that
@@ -156,21 +269,52 @@ class _Branch:
     Spark refuses to be told twice: behind a window, which keeps the time of its input, it is only put back.
     """
 
-    def __init__(self, plan: Plan, where: Where, given: Mapping[Port, DataFrame], *, streaming: bool = False) -> None:
-        self.plan, self.where, self.streaming = plan, where, streaming
+    def __init__(
+        self,
+        plan: Plan,
+        where: Where,
+        given: Mapping[Port, DataFrame],
+        *,
+        rejects: Rejects,
+        streaming: bool = False,
+        trunk: Query | None = None,
+    ) -> None:
+        self.plan, self.where, self.streaming, self.rejects, self.trunk = plan, where, streaming, rejects, trunk
         self.frames: dict[tuple[Port, bool], DataFrame] = {
             (port, marked): frame for port, frame in given.items() for marked in (True, False)
         }
 
     def frame(self, port: Port, marked: bool = True) -> DataFrame:
+        marked = marked and not isinstance(self.rejects, Looking)
         if (port, marked) not in self.frames:
             part = self.plan.flow[port.step]
             made = self.source(part) if isinstance(part, Source) else self.step(part, marked)
             for name, frame in made.items():
                 out = Port(part.name, name)
+                frame = self._expected(part, out, frame)
                 marks = marked and (isinstance(part, Source) or part.options.remakes_columns())
                 self.frames[out, marked] = self._mark(out, frame) if marks else frame
         return self.frames[port, marked]
+
+    def _expected(self, part: Any, port: Port, frame: DataFrame) -> DataFrame:
+        """The frame without the records that break a rule of the part's."""
+        if part.expect is None or (isinstance(part, Step) and port.port in part.options.sides()):
+            return frame
+        if self.trunk is not None and self.trunk.trunk == port and part.name in self.trunk.stateful:
+            return frame  # said of each batch, outside the stream
+        schema = self._narrow(port, frame)
+        return dead.expected(part, frame, schema, self.rejects, keeps=self._keeps(part.name))
+
+    def _keeps(self, name: str) -> bool:
+        """Whether records that a part rejects can be found again: not between two steps that remember."""
+        if self.trunk is None:
+            return True
+        return not {name, *self.plan.flow.upstream(name)} & set(self.trunk.stateful)
+
+    def _reject(self, name: str) -> Reject:
+        if self._keeps(name):
+            return lambda frame, failed: dead.rejecting(self.rejects, name, frame, failed)
+        return lambda frame, failed: dead.stopped(name, frame, failed)
 
     def _mark(self, port: Port, frame: DataFrame) -> DataFrame:
         column, delay = self.plan.schemas[port].event_time, self._watermark(port)
@@ -194,8 +338,14 @@ class _Branch:
             schema={p: self.plan.schemas[Port(part.name, p)] for p in operator.ports()},
             base=self.where.base,
             aside=self.where.aside(part.name) if self.streaming else None,
+            reject=self._reject(part.name),
+            carried=self._carried(frames),
+            failures=(self.where.home / dead.FAILURES / part.name).resolve(),
         )
         return operator.lower(frames, low)
+
+    def _carried(self, frames: tuple[DataFrame, ...]) -> tuple[str, ...]:
+        return tuple(name for name in self.rejects.carried if any(name in frame.columns for frame in frames))
 
     def _sets_time(self, name: str) -> bool:
         part = self.plan.flow[name]
@@ -213,13 +363,14 @@ class _Branch:
 
     def source(self, source: Source) -> dict[str, DataFrame]:
         connector = self.where.sources.get(source.name) or SOURCES[source.connector](source.options)
-        form = _format(source, SOURCES[source.connector].default_format)
+        form = _format(source, connector.default_format)
         schema = self.plan.schemas[Port(source.name)]
         wanted = schema.keeping(needed(self.plan.flow, self.plan.schemas)[source.name])
         if source.table is not None:
             wanted = schema.keeping((*wanted.names, *source.table.key, source.table.latest_by or ""))
         if not wanted.fields:  # a bare count needs rows, not columns; one column keeps the rows
             wanted = schema.keeping(schema.names[:1])
+        origin = bool(self.rejects.carried) and source.table is None
         reading = Reading(
             session=self.where.session,
             streaming=self.streaming and source.table is None,
@@ -230,22 +381,36 @@ class _Branch:
             stop=self.where.stop if source.table is None else None,
             between=self.where.between.get(source.name),
             arrival=_asks_arrival(source),
+            origin=origin,
+            reasons=connector.carries == "files" and source.table is None,
         )
 
         def read() -> DataFrame:
             frame = connector.read(reading)
             if reading.streaming:
                 frame = tagged(frame, source.name)
+            if origin:
+                frame = _with_source(frame, source.name)
             if connector.carries == "bytes" and form is not None:
                 frame = self.decoded(source, frame, form, _untimed(source, wanted))
+            elif reading.reasons:
+                frame = self.readable(source, frame)
             if source.time is not None and wanted.event_time is not None:
-                frame = timed(source, frame, wanted.event_time)
-            return frame.select(*(f"`{name}`" for name in wanted.names))
+                frame = timed(source, frame, wanted.event_time, self.rejects)
+            return frame.select(*(f"`{name}`" for name in (*wanted.names, *self._carried((frame,)))))
 
         return {OUT: read() if source.table is None else self.where.tables.frame(source.name, source.table, read)}
 
+    def readable(self, source: Source, frame: DataFrame) -> DataFrame:
+        """Records from files without those that cannot be read."""
+        from pyspark.sql import functions as F
+
+        counts = (F.count(F.lit(1)).alias("read"), F.count(REASON).alias("unreadable"))
+        frame = self.rejects.observe(frame, f"{source.name}.read", *counts)
+        return self.rejects.take(source.name, frame, because(F.col(REASON)), readable=False).drop(REASON)
+
     def decoded(self, source: Source, frame: DataFrame, form: Format[Any], wanted: Schema) -> DataFrame:
-        """Bytes as columns; records that cannot be read are counted and left out."""
+        """Bytes as columns; records that cannot be read are rejected."""
         from pyspark.sql import functions as F
 
         carried = set(frame.columns) - {"value"}
@@ -253,15 +418,47 @@ class _Branch:
         # Where fields are known by their position, none can be left out before it is read.
         parsed = stated if form.positional else wanted.keeping(n for n in wanted.names if n not in carried)
         struct, reason = form.decode(F.col("value"), parsed)
-        return (
-            frame.select(struct.alias("_record"), reason.alias("_reason"), *carried)
-            .observe(f"{source.name}.read", F.count(F.lit(1)).alias("read"), F.count("_reason").alias("unreadable"))
-            .where("_reason IS NULL")
-            .select("_record.*", *carried)
-        )
+        read = frame.select(struct.alias("_record"), reason.alias(REASON), *carried)
+        counts = (F.count(F.lit(1)).alias("read"), F.count(REASON).alias("unreadable"))
+        read = self.rejects.observe(read, f"{source.name}.read", *counts)
+        read = self.rejects.take(source.name, read, because(F.col(REASON)), readable=False)
+        return read.select("_record.*", *carried)
+
+
+def _with_source(frame: DataFrame, source: str) -> DataFrame:
+    """The frame with its records' origin, and in it the name of the source."""
+    from pyspark.sql import functions as F
+
+    if ORIGIN in frame.columns:
+        return frame.withColumn(ORIGIN, F.col(ORIGIN).withField("source", F.lit(source)))
+    # A source of rows has no bytes: the row as JSON stands for them.
+    value = dead.as_json(frame).cast("binary").alias("value")
+    return frame.withColumn(ORIGIN, F.struct(F.lit(source).alias("source"), value))
+
+
+def _unfinished(checkpoint: Path | None) -> int | None:
+    """The batch of a checkpoint that was begun and is not done."""
+    if checkpoint is None:
+        return None
+    offsets, commits = (
+        max((int(e.name) for e in (checkpoint / name).glob("*") if e.name.isdigit()), default=None)
+        for name in ("offsets", "commits")
+    )
+    return offsets if offsets != commits else None
 
 
 def lower(plan: Plan, query: Query, where: Where) -> Lowered:
     """The frames of a query. With a streaming session the trunk is a stream, else a batch over all there is."""
-    branch = _Branch(plan, where, {}, streaming=where.streaming)
-    return Lowered(plan=plan, query=query, trunk=branch.frame(query.trunk), where=where)
+    counted = Counted(where.session)
+    rejects = Counting(None if where.streaming else counted)
+    trunk = Branch(plan, where, {}, rejects=rejects, streaming=where.streaming, trunk=query).frame(query.trunk)
+    return Lowered(
+        plan=plan,
+        query=query,
+        trunk=trunk,
+        where=where,
+        counted=counted,
+        leaves=leaves(trunk) if where.streaming else (),
+        repeated=_unfinished(where.checkpoint) if where.streaming else None,
+        rate=dead.Rate((plan.flow.dead_letters or DeadLetters()).per_minute),
+    )

@@ -27,6 +27,10 @@ class Query:
     sinks: tuple[str, ...]
     changes: Changes
     stateful: tuple[str, ...] = ()
+    letters: tuple[str, ...] = ()
+    """The sinks that take dead letters of its parts."""
+    owned: tuple[str, ...] = ()
+    """The parts whose dead letters are its to keep; a source or step that two queries use is the first one's."""
     every: timedelta | None = None
     """How long at least from the beginning of a batch to that of the next; None: no pause."""
 

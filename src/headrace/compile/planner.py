@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 
 from headrace.check.guarantees import promise
 from headrace.check.wires import Wires, renewed, wires
 from headrace.compile.plan import Choice, Plan, Query
 from headrace.errors import FlowError
-from headrace.model import Changes, Flow, Mode, Part, Port, Schema, Sink, Source, Step
+from headrace.model import DEAD_LETTER, Changes, Flow, Mode, Part, Port, Schema, Sink, Source, Step
 from headrace.operators.base import Operator
 
 
@@ -98,6 +99,11 @@ def _every(part: Part) -> timedelta | None:
     return part.options.every() if isinstance(part, Step) else None
 
 
+def may_reject(part: Part) -> bool:
+    """Whether records may become dead letters at a step."""
+    return isinstance(part, Step) and (part.expect is not None or part.options.rejects())
+
+
 def _sides(part: Part) -> tuple[str, ...]:
     return part.options.sides() if isinstance(part, Step) else ()
 
@@ -105,10 +111,32 @@ def _sides(part: Part) -> tuple[str, ...]:
 def queries(flow: Flow, found: Wires) -> tuple[Query, ...]:
     """Sinks that hang off the same stateful step or source share a query, so that it is read once."""
     groups: dict[str, list[tuple[Sink, list[Port]]]] = {}
+    letters: list[tuple[Sink, str]] = []
     for sink in flow.sinks:
         chain = _chain(flow, sink, found.schemas)
-        groups.setdefault(chain[0].step, []).append((sink, chain))
-    return tuple(_query(flow, found, base, members) for base, members in groups.items())
+        if chain[0].port == DEAD_LETTER:
+            letters.append((sink, chain[0].step))
+        else:
+            groups.setdefault(chain[0].step, []).append((sink, chain))
+    made: list[Query] = []
+    for base, members in groups.items():
+        query = _query(flow, found, base, members)
+        taken = {name for other in made for name in other.owned}
+        behind = {name for sink, _ in members for name in flow.upstream(sink.name)}
+        owned = tuple(p.name for p in flow if p.name in behind and p.name not in taken)
+        made.append(replace(query, owned=owned, letters=tuple(s.name for s, part in letters if part in owned)))
+    return tuple(made)
+
+
+def rejected_by(flow: Flow, sink: Sink) -> str | None:
+    """The part whose dead letters a sink takes; None: it takes others."""
+    port = sink.inputs[0]
+    while port.port != DEAD_LETTER:
+        inputs = flow[port.step].inputs
+        if len(inputs) != 1:
+            return None
+        port = inputs[0]
+    return port.step
 
 
 def _chain(flow: Flow, sink: Sink, schemas: Mapping[Port, Schema]) -> list[Port]:
@@ -116,6 +144,8 @@ def _chain(flow: Flow, sink: Sink, schemas: Mapping[Port, Schema]) -> list[Port]
     chain = [sink.inputs[0]]
     while True:
         part = flow[chain[0].step]
+        if chain[0].port == DEAD_LETTER:
+            return chain
         streams = [port for port in part.inputs if port in schemas and not schemas[port].table]
         if isinstance(part, Source) or _remembers(part) or len(streams) != 1:
             return chain
@@ -131,6 +161,11 @@ def _query(flow: Flow, found: Wires, base: str, members: list[tuple[Sink, list[P
     # A table that is read again must be met by each batch anew, so its join stays out of the streaming part.
     again = [i for i, port in enumerate(common) if isinstance(part := flow[port.step], Step) and renewed(flow, part)]
     common = common[: again[0]] if again else common
+    if _remembers(flow[base]):
+        # Behind state a batch cannot be read again, so what may be rejected there stays out of the streaming part.
+        first = 0 if getattr(flow[base], "expect", None) is not None else 1
+        bad = [i for i, port in enumerate(common) if i >= first and may_reject(flow[port.step])]
+        common = common[: max(1, bad[0])] if bad else common
     trunk = common[-1] if common else Port(base)
     above = (*flow.upstream(trunk.step), trunk.step)
     order = [part.name for part in flow.ordered()]
@@ -157,6 +192,7 @@ def needed(flow: Flow, schemas: Mapping[Port, Schema]) -> dict[str, frozenset[st
         elif isinstance(part, Step):
             operator: Operator = part.options
             out = frozenset().union(*(wanted.get(Port(part.name, p), frozenset()) for p in operator.ports()))
+            out |= _expected(part, schemas)
             takes = operator.needs(out, given)
         else:
             continue
@@ -164,4 +200,12 @@ def needed(flow: Flow, schemas: Mapping[Port, Schema]) -> dict[str, frozenset[st
             spelled = frozenset(f.name for n in names if (f := schemas[port].find(n)) is not None)
             time = schemas[port].event_time
             wanted[port] = wanted.get(port, frozenset()) | spelled | ({time} if time else frozenset())
-    return {s.name: wanted.get(Port(s.name), frozenset()) for s in flow.sources}
+    return {s.name: wanted.get(Port(s.name), frozenset()) | _expected(s, schemas) for s in flow.sources}
+
+
+def _expected(part: Source | Step, schemas: Mapping[Port, Schema]) -> frozenset[str]:
+    """The columns that a part's rules read."""
+    if part.expect is None:
+        return frozenset()
+    names: frozenset[str] = part.expect.columns(schemas[Port(part.name)])
+    return names

@@ -5,15 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.catalogue import SOURCES
+from headrace.compile.letters import Rejects
 from headrace.connectors.time import ARRIVAL, Time
 from headrace.model import Source
+from headrace.operators.letters import because
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def timed(source: Source, frame: DataFrame, column: str) -> DataFrame:
-    """The frame with its time column made; what has none that is believed is counted as unreadable and left out.
+def timed(source: Source, frame: DataFrame, column: str, rejects: Rejects) -> DataFrame:
+    """The frame with its time column made; what has none that is believed is rejected.
 
     Before the watermark is set, so that a record from the far future does not make all others late.
     """
@@ -22,15 +24,18 @@ def timed(source: Source, frame: DataFrame, column: str) -> DataFrame:
     time: Time = source.time
     if time.kind == "processing":
         # Of the batch, and the same when it is repeated.
-        return _observed(frame.withColumn(column, F.current_timestamp()), source, column, F.lit(False))
+        return _observed(frame.withColumn(column, F.current_timestamp()), source, column, F.lit(False), rejects)
     made = F.col(ARRIVAL) if time.kind == "ingestion" else time.moment(F.col(f"`{column}`"))
     frame = frame.withColumn(column, made)
     at = F.col(f"`{column}`")
     ahead = _ahead(time, at, arrives=SOURCES[source.connector].arrival is not None)
-    return _observed(frame, source, column, ahead).where(~(at.isNull() | ahead))
+    reason = F.when(at.isNull(), F.lit("the record has no time that can be read")).when(
+        ahead, F.lit("the time of the record lies too far in the future")
+    )
+    return rejects.take(source.name, _observed(frame, source, column, ahead, rejects), because(reason))
 
 
-def _observed(frame: DataFrame, source: Source, column: str, ahead: Column) -> DataFrame:
+def _observed(frame: DataFrame, source: Source, column: str, ahead: Column, rejects: Rejects) -> DataFrame:
     """The frame with what the run's progress tells about a source's times counted on the way."""
     from pyspark.sql import functions as F
 
@@ -38,7 +43,8 @@ def _observed(frame: DataFrame, source: Source, column: str, ahead: Column) -> D
     bad = at.isNull() | ahead
     newest = F.max(F.when(~bad, F.unix_millis(at)))
     delay = round(source.time.watermark.total_seconds() * 1000)
-    return frame.observe(
+    return rejects.observe(
+        frame,
         f"{source.name}.time",
         F.count_if(~bad).alias("records"),
         newest.alias("newest"),

@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
     from headrace.formats.base import Format
 
+ORIGIN = "_headrace_origin"
+"""The column for where a record came from: a struct of what its source knows of value, key, topic, partition, offset,
+timestamp, file and line."""
+REASON = "_headrace_reason"
+"""The column for why a record cannot be read; `value` beside it, in ORIGIN, is what was there."""
+
 O = TypeVar("O", bound=Options)  # noqa: E741
 C = TypeVar("C", bound="type[Connector[Any]]")
 
@@ -69,6 +75,10 @@ class Reading:
     """`--to`."""
     between: Between | None = None
     """Read exactly these records once more, as a batch; `start` is not looked at then."""
+    origin: bool = False
+    """Whether to add where each record came from, as column ORIGIN with what is known of it."""
+    reasons: bool = False
+    """Whether to give records that cannot be read too, from a connector that reads files: with REASON set."""
     arrival: bool = False
     """Whether to add when each record reached the log, as column `headrace.connectors.time.ARRIVAL`."""
 
@@ -178,6 +188,8 @@ class SinkConnector(Connector[O]):
     strongest: ClassVar[Delivery]
     weakness: ClassVar[str] = ""
     default_format: ClassVar[str | None] = None
+    complete: ClassVar[bool] = True
+    """Whether a write looks at every row of a batch; false: at some, as a screen does."""
 
     def takes_updates(self) -> bool:
         """Whether new values for a key can replace old ones here, with these options."""

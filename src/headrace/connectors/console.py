@@ -42,6 +42,7 @@ class ConsoleSink(AppendSink[ConsoleOptions]):
     """Each batch on standard output; an empty one prints nothing. New values for a key are printed as they come."""
 
     weakness = "a batch repeated after a crash is printed again"
+    complete = False
 
     def takes_updates(self) -> bool:
         return True

@@ -12,7 +12,17 @@ from urllib.parse import urlsplit
 
 from pydantic import Field as Option
 
-from headrace.connectors.base import Batch, IdempotentSink, Place, Reading, ReplayableSource, Written, connector
+from headrace.connectors.base import (
+    ORIGIN,
+    REASON,
+    Batch,
+    IdempotentSink,
+    Place,
+    Reading,
+    ReplayableSource,
+    Written,
+    connector,
+)
 from headrace.connectors.folder import Folder
 from headrace.errors import FlowError, Problem
 from headrace.formats.reasons import column
@@ -85,30 +95,49 @@ orders:
 class FilesSource(ReplayableSource[FilesSourceOptions]):
     """Records of text, CSV, JSON or Parquet files; a folder is watched for new ones.
 
-    Files must appear whole (write elsewhere, then rename) and not change. A record that is not readable stops the
-    run with the reason, so that nothing is left out unseen.
+    Files must appear whole (write elsewhere, then rename) and not change. A record that is not readable becomes a
+    dead letter; read as a table, it stops the run with the reason.
     """
 
     carries = "files"
 
     def read(self, reading: Reading) -> DataFrame:
+        from pyspark.sql import functions as F
+
         if reading.format is None:
             raise _missing_format(reading.place)
         kind = reading.format.file_options()[0]
         if kind in ("json", "text"):
             return self._decoded(reading, reading.format)
         frame = self._load(reading, reading.format, checked=kind == "csv")
+        if reading.origin:
+            frame = _with_origin(frame, reading.format if kind == "csv" else None)
         if kind != "csv":
-            return frame
+            return frame.withColumn(REASON, F.lit(None).cast("string")) if reading.reasons else frame
         reason = "the record does not have the schema's fields, or a value does not fit its column"
+        if reading.reasons:
+            return frame.withColumn(REASON, F.when(F.col(_CORRUPT).isNotNull(), F.lit(reason))).drop(_CORRUPT)
         return _refusing(frame, _when_set(_CORRUPT, reason), _CORRUPT)
 
     def lines(self, reading: Reading) -> DataFrame:
         """Each line as `value BINARY`, for those who want to treat unreadable records themselves."""
+        from pyspark.sql import Window
         from pyspark.sql import functions as F
 
         reader = self._reader(reading).schema("value STRING").format("text")
-        return self._open(reader, reading).select(F.col("value").cast("binary").alias("value"))
+        value = F.col("value").cast("binary").alias("value")
+        if not reading.origin:
+            return self._open(reader, reading).select(value)
+        # A file may be read in blocks by several tasks; within one its lines come in order.
+        here = Window.partitionBy("file").orderBy("block", "number")
+        read = self._open(reader, reading).select(
+            value,
+            F.col("_metadata.file_path").alias("file"),
+            F.col("_metadata.file_block_start").alias("block"),
+            F.monotonically_increasing_id().alias("number"),
+        )
+        numbered = read.withColumn("line", F.row_number().over(here).cast("bigint"))
+        return numbered.select("value", F.struct("value", "file", "line").alias(ORIGIN))
 
     def _decoded(self, reading: Reading, form: Format[Options]) -> DataFrame:
         from pyspark.sql import functions as F
@@ -117,8 +146,11 @@ class FilesSource(ReplayableSource[FilesSourceOptions]):
         if schema is None:
             raise _missing_schema(reading.place)
         row, reason = form.decode(F.col("value"), schema)
-        decoded = self.lines(reading).select(row.alias("row"), reason.alias("reason"))
-        return _refusing(decoded, F.col("reason")).select("row.*")
+        origin = [ORIGIN] if reading.origin else []
+        decoded = self.lines(reading).select(row.alias("row"), reason.alias(REASON), *origin)
+        if reading.reasons:
+            return decoded.select("row.*", REASON, *origin)
+        return _refusing(decoded, F.col(REASON)).select("row.*")
 
     def _load(self, reading: Reading, form: Format[Options], checked: bool) -> DataFrame:
         kind, options = form.file_options()
@@ -261,6 +293,20 @@ def _refusing(frame: DataFrame, reason: Column, *drop: str) -> DataFrame:
     stop = F.raise_error(F.concat(F.lit("a record is not readable: "), reason))
     # In a filter: Spark may not leave it out, as it would a column that nothing reads.
     return frame.where(F.when(reason.isNotNull(), stop.cast("boolean")).otherwise(F.lit(True))).drop(*drop)
+
+
+def _with_origin(frame: DataFrame, csv: Format[Options] | None) -> DataFrame:
+    """The frame with each record's file; from CSV also its line if it is not readable, else the same written anew."""
+    from pyspark.sql import functions as F
+
+    file = F.col("_metadata.file_path").alias("file")
+    if csv is None:
+        return frame.withColumn(ORIGIN, F.struct(file))
+    schema = Schema.parse(
+        ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in frame.schema if f.name != _CORRUPT)
+    )
+    value = F.coalesce(F.col(_CORRUPT).cast("binary"), csv.encode(schema)).alias("value")
+    return frame.withColumn(ORIGIN, F.struct(value, file))
 
 
 def _when_set(name: str, reason: str) -> Column:

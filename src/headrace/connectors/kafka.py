@@ -12,7 +12,16 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field as Option
 
-from headrace.connectors.base import Batch, Between, Reading, ReplayableSource, TransactionalSink, Written, connector
+from headrace.connectors.base import (
+    ORIGIN,
+    Batch,
+    Between,
+    Reading,
+    ReplayableSource,
+    TransactionalSink,
+    Written,
+    connector,
+)
 from headrace.connectors.folder import Folder
 from headrace.connectors.identity import writer
 from headrace.connectors.kafka_client import client_settings, java_settings, partitions_of, require_topic, trouble
@@ -131,6 +140,8 @@ class KafkaSource(ReplayableSource[KafkaSourceOptions]):
         from pyspark.sql import functions as F
 
         arrived = [F.col("timestamp").alias(ARRIVAL)] if reading.arrival else []
+        if reading.origin:
+            arrived.append(F.struct("value", "key", "topic", "partition", "offset", "timestamp").alias(ORIGIN))
         return frame.select(
             "value", *(F.expr(_METADATA[name][1]).alias(f"kafka_{name}") for name in self.options.metadata), *arrived
         )

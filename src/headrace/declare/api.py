@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,9 @@ from headrace.processor import Processor
 Value = str | int | float | bool | Expression | Col | Callable[..., Any] | Mapping[str, str]
 """What a column can be made from: SQL text, a column expression, a Python function, or `{"python": …}`."""
 
+Rules = Value | Sequence[Value | Mapping[str, Any]] | Mapping[str, Any]
+"""Rules for records: conditions, mappings with a column and its checks, or `{"rules": […], "else": "drop"}`."""
+
 _PACKAGE = str(Path(__file__).resolve().parents[1])
 shown_as: dict[str, str] = {}
 """Files by the name their author called them by, for messages; filled by the loader."""
@@ -53,8 +57,15 @@ class Flow:
     """A flow being written down; `build()` gives the immutable value."""
 
     def __init__(
-        self, name: str, *, description: str = "", state: str | None = None, spark: Mapping[str, Any] | None = None
+        self,
+        name: str,
+        *,
+        description: str = "",
+        state: str | None = None,
+        dead_letters: Mapping[str, Any] | None = None,
+        spark: Mapping[str, Any] | None = None,
     ) -> None:
+        self._dead_letters = dead_letters
         self.name, self._description, self._state, self._spark = name, description, state, dict(spark or {})
         self._entries: list[Entry] = []
         self._parameters: dict[str, dict[str, Any]] = {}
@@ -102,10 +113,11 @@ class Flow:
         schema: str | Mapping[str, str] | Schema | None = None,
         time: str | Mapping[str, Any] | None = None,
         table: bool | Mapping[str, Any] | None = None,
+        expect: Rules | None = None,
         **options: Any,
     ) -> Stream:
         """Records from outside: a connector by name with its options, or by its options model."""
-        common = {"format": format, "schema": schema, "time": time, "table": table}
+        common = {"format": format, "schema": schema, "time": time, "table": table, "expect": expect}
         self._note("source", name, _connector(connector, options, SOURCES) | _given(common))
         return Stream(self, name)
 
@@ -121,6 +133,7 @@ class Flow:
             description=self._description,
             spark=self._spark,
             state=self._state,
+            dead_letters=self._dead_letters,
             entries=tuple(self._entries),
             parameters=self._parameters,
             places=Places(self._location, self._places),
@@ -140,6 +153,12 @@ class Flow:
 
     def _note(self, kind: Kind, name: str, data: Mapping[str, Any]) -> None:
         self._entries.append(Entry(kind=kind, name=str(name), data=data, places=Places(_here())))
+
+    def _expect(self, name: str, rules: Mapping[str, Any]) -> None:
+        """Adds rules to a part that was noted before."""
+        for index, entry in enumerate(self._entries):
+            if entry.name == name:
+                self._entries[index] = replace(entry, data={**entry.data, "expect": rules})
 
     def __repr__(self) -> str:
         return f"Flow({self.name!r}, {len(self._entries)} parts)"
@@ -222,6 +241,19 @@ class Stream:
     def late(self) -> Stream:
         """What leaves by the port `late` of this step, an aggregate with `late="port"`."""
         return Stream(self._flow, self._port.partition(".")[0], "late")
+
+    @property
+    def dead_letter(self) -> Stream:
+        """What leaves by the port `dead_letter` of this source or step: the records it could not take."""
+        return Stream(self._flow, self._port.partition(".")[0], "dead_letter")
+
+    def expect(self, *rules: Value | Mapping[str, Any], else_: str | None = None) -> Stream:
+        """Rules for the records of this stream: conditions, or `{"column": …, "min": …}`; gives the stream itself.
+
+        What breaks one becomes a dead letter, unless `else_` says "drop" or "stop".
+        """
+        self._flow._expect(self._port.partition(".")[0], _given({"rules": list(rules), "else": else_}))
+        return self
 
     def split(self, name: str, into: Mapping[str, Value] | None = None, /, **ports: Value) -> Split:
         """Each record by the first port whose condition it meets; `stream["port"]` reads from one."""

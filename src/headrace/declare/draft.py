@@ -34,6 +34,7 @@ class Draft:
     spark: Mapping[str, Any] = field(default_factory=dict)
     state: Any = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    dead_letters: Any = None
     entries: tuple[Entry, ...] = ()
     places: Places = field(default=Places())
     problems: tuple[Problem, ...] = ()

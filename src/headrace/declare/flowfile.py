@@ -14,7 +14,7 @@ LONGEST = 1_000_000
 _MOST_VALUES = 50_000
 """Values a flow file may have once its aliases are followed; a bomb of aliases has more."""
 SECTIONS: dict[str, Kind] = {"sources": "source", "steps": "step", "sinks": "sink"}
-_TOP = ("flow", "description", "state", "parameters", "spark", *SECTIONS)
+_TOP = ("flow", "description", "state", "parameters", "dead_letters", "spark", *SECTIONS)
 
 
 def read(text: str, file: str = "<flow>") -> Draft:
@@ -118,6 +118,7 @@ class _Walker:
             spark=self._section(data, "spark", places),
             state=self.plain(data.get("state")),
             parameters=self._section(data, "parameters", places),
+            dead_letters=self.plain(data.get("dead_letters")),
             entries=tuple(e for section, kind in SECTIONS.items() for e in self._entries(data, section, kind, places)),
             places=places,
             problems=(*duplicates, *self.problems),

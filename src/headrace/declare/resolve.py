@@ -24,10 +24,15 @@ from headrace.errors import Problem, nearest
 from headrace.model import Delivery, Flow, Location, Port, Schema, Sink, Source, Step
 from headrace.model.flow import STORES
 from headrace.model.types import TypeSyntaxError
+from headrace.operators.expect import DeadLetters, Expect
 from headrace.options import Options, Secret
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
-_COMMON = {"source": ("format", "schema", "time", "table"), "step": ("from",), "sink": ("from", "format", "delivery")}
+_COMMON = {
+    "source": ("format", "schema", "time", "table", "expect"),
+    "step": ("from", "expect"),
+    "sink": ("from", "format", "delivery"),
+}
 _KNOWN: dict[str, Mapping[str, Any]] = {"source": SOURCES, "step": OPERATORS, "sink": SINKS}
 _DELIVERIES = [str(d) for d in Delivery]
 
@@ -52,6 +57,11 @@ def resolve(draft: Draft, given: Values | None = None) -> Declared:
         message = f"state cannot be held in {draft.state!r}"
         at, hint = draft.places.at("state"), nearest(str(draft.state), STORES)
         problems.append(Problem(code="bad-option", message=message, location=at, hint=hint))
+    whole = _Reader(Entry(kind="step", name="", data={}, places=draft.places))
+    letters = None
+    if draft.dead_letters is not None:
+        letters = whole._options("dead_letters", DeadLetters, draft.dead_letters, "dead_letters")
+        problems += whole.problems
     parts: dict[str, list[Any]] = {"source": [], "step": [], "sink": []}
     seen: dict[str, Entry] = {}
     broken: dict[str, tuple[Port, ...]] = {}
@@ -80,6 +90,7 @@ def resolve(draft: Draft, given: Values | None = None) -> Declared:
         parameters=parameters.declared,
         values=parameters.values,
         written=as_written(draft.spark, parameters.declared) if set_by else None,
+        dead_letters=letters if letters != DeadLetters() else None,
         places=draft.places,
     )
     return Declared(flow=flow, problems=tuple(problems), broken=broken)
@@ -160,6 +171,9 @@ class _Reader:
         schema = self._schema(data.get("schema"))
         time = self._options("the time", Time, data["time"], "time") if data.get("time") is not None else None
         table = self._table(data.get("table"))
+        expect = (
+            self._options("the rules", Expect, data["expect"], "expect") if data.get("expect") is not None else None
+        )
         delivery = self._delivery(data.get("delivery"))
         options = None
         if what is not None:
@@ -178,10 +192,11 @@ class _Reader:
                 schema=schema,
                 time=time,
                 table=table,
+                expect=expect,
                 places=places,
             )
         if kind == "step":
-            return Step(name=name, inputs=self.inputs, operator=what, options=options, places=places)
+            return Step(name=name, inputs=self.inputs, operator=what, options=options, expect=expect, places=places)
         return Sink(
             name=name,
             inputs=self.inputs,

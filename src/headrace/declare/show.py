@@ -22,6 +22,8 @@ def show(flow: Flow) -> dict[str, Any]:
         said["state"] = flow.state
     if flow.parameters:
         said["parameters"] = {p.name: _parameter(p) for p in flow.parameters}
+    if flow.dead_letters is not None:
+        said["dead_letters"] = show_options(flow.dead_letters)
     if flow.spark:
         said["spark"] = flow.written or dict(flow.spark)
     for section, parts in (("sources", flow.sources), ("steps", flow.steps), ("sinks", flow.sinks)):
@@ -68,7 +70,8 @@ def _entry(part: Source | Step | Sink) -> dict[str, Any]:
     if part.inputs:
         said["from"] = _inputs(part.inputs)
     if isinstance(part, Step):
-        return said | {part.operator: show_options(part.options)}
+        said[part.operator] = show_options(part.options)
+        return said | ({"expect": show_options(part.expect)} if part.expect is not None else {})
     said[part.connector] = show_options(part.options)
     if part.format is not None:
         options = show_options(part.format_options) if part.format_options else {}
@@ -80,6 +83,8 @@ def _entry(part: Source | Step | Sink) -> dict[str, Any]:
             said["time"] = show_options(part.time)
         if part.table is not None:
             said["table"] = show_options(part.table) or True
+        if part.expect is not None:
+            said["expect"] = show_options(part.expect)
     elif part.delivery is not None:
         said["delivery"] = part.delivery
     return said

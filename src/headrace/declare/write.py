@@ -44,7 +44,8 @@ def rewrite(flow: Flow, original: str) -> str:
     for key, value in new.items():
         if tree.get(key) != value:
             tree[key] = value
-    for key in [k for k in tree if k in ("description", "state", "parameters", "spark") and not getattr(flow, k)]:
+    top = ("description", "state", "parameters", "dead_letters", "spark")
+    for key in [k for k in tree if k in top and not getattr(flow, k)]:
         del tree[key]
     return _text(tree)
 

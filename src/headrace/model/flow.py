@@ -16,6 +16,9 @@ from headrace.model.schema import Schema
 OUT = "out"
 """The port everything leaves by unless it says otherwise."""
 
+DEAD_LETTER = "dead_letter"
+"""The port of every source and step by which records leave that it could not take."""
+
 STORES = ("rocksdb", "memory")
 """What may hold a flow's state while it runs; the first is the default. Either way it is durable in the checkpoint."""
 
@@ -91,6 +94,8 @@ class Source:
     """The parameters it refers to."""
     written: Any = field(default=None, compare=False, repr=False)
     """Its entry as plain values with the references in it, if there are any; its options hold the values."""
+    expect: Any = None
+    """Rules its records must keep."""
     places: Places = field(default=Places(), compare=False, repr=False)
 
     @property
@@ -110,6 +115,8 @@ class Step:
     """The parameters it refers to."""
     written: Any = field(default=None, compare=False, repr=False)
     """Its entry as plain values with the references in it, if there are any; its options hold the values."""
+    expect: Any = None
+    """Rules the records that leave it must keep."""
     places: Places = field(default=Places(), compare=False, repr=False)
 
 
@@ -151,6 +158,8 @@ class Flow:
     """What its parameters were given, by name: the options of its parts hold these values."""
     written: Any = field(default=None, compare=False, repr=False)
     """Its Spark settings as they were written, if they refer to parameters."""
+    dead_letters: Any = None
+    """What is done about dead letters; None: the defaults."""
     places: Places = field(default=Places(), compare=False, repr=False)
 
     def __iter__(self) -> Iterator[Part]:

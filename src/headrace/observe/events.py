@@ -19,6 +19,7 @@ KINDS = (
     "starting",  # a driver was spawned
     "started",  # its queries run
     "progress",  # a batch was committed
+    "dead-letters",  # a batch had records that could not be taken; they are kept
     "failed",  # a driver ended with an error
     "retrying",  # it will be tried again
     "restarted",  # it runs again; `seconds` since it failed

@@ -136,6 +136,8 @@ class Totals:
     late: int = 0
     unreadable: int = 0
     """Records that their format could not read; they are left out."""
+    letters: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Of each query: the last batch that had dead letters, and how many there were up to it."""
     batches: int = 0
     last: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """The newest progress of each query."""
@@ -162,6 +164,19 @@ class Totals:
             watermarks=_later(self.watermarks, event.get("watermarks") or {}),
             recent=(*(r for r in self.recent if r[0] > at - RECENT), (at - event["seconds"], event["in"])),
         )
+
+    def add_letters(self, event: Mapping[str, Any]) -> Totals:
+        """With one more "dead-letters" event."""
+        query, batch = event["query"], event["batch"]
+        last, number = self.letters.get(query, (-1, 0))
+        if batch <= last:
+            return self
+        return replace(self, letters={**self.letters, query: (batch, number + sum(event["steps"].values()))})
+
+    @property
+    def dead_letters(self) -> int:
+        """Records that could not be taken, and are kept."""
+        return sum(number for _, number in self.letters.values())
 
     def rate(self, now: float) -> float:
         """Records read per second, lately."""
@@ -191,6 +206,7 @@ class Totals:
             "out": self.rows_out,
             "late": self.late,
             "unreadable": self.unreadable,
+            "dead_letters": self.dead_letters,
             "batches": self.batches,
             "lag": self.lag,
             "state": self.state,
@@ -223,7 +239,8 @@ def show(totals: Totals, now: float, width: int | None = None) -> str:
         f"lag {totals.lag:,}" if totals.lag is not None else "",
         f"watermark {show_time(mark)}{_each(totals.watermarks)}" if mark else "",
         f"late {totals.late:,}" if totals.late else "",
-        f"unreadable {totals.unreadable:,}" if totals.unreadable else "",
+        f"unreadable {totals.unreadable:,}" if totals.unreadable and not totals.dead_letters else "",
+        f"dead letters {totals.dead_letters:,}" if totals.dead_letters else "",
         f"{totals.batches:,} batch{'es' if totals.batches != 1 else ''}",
         f"state {totals.state:,}" if totals.state is not None else "",
     ]

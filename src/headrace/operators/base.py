@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeVar
 
 from headrace.model import OUT, Changes, Schema
 from headrace.operators.late import Aside
+from headrace.operators.letters import Reject, stop_at
 from headrace.options import Options
 
 if TYPE_CHECKING:
@@ -63,6 +64,13 @@ class Lowering:
     """The folder relative paths in the flow are meant from."""
     aside: Aside | None = None
     """Where records for a side port are put; None: nothing is put aside, as in a batch, where nothing is late."""
+    reject: Reject = stop_at
+    """What takes the records out that the step cannot take."""
+    carried: tuple[str, ...] = ()
+    """Columns beside those of the schemas that a step which makes each record of one other must pass on."""
+    failures: Path | None = None
+    """Where a step that cannot reject, because it keeps state, puts the records its function raised on; a folder
+    for each batch. None: the flow stops at the first."""
 
 
 class Operator(Options, ABC):
@@ -110,6 +118,10 @@ class Operator(Options, ABC):
     def layout(self) -> str:
         """What its options do not tell of how its state lies on disk; another answer: old state cannot be read."""
         return ""
+
+    def rejects(self) -> bool:
+        """Whether it may take records out because they fail: a Python function may raise."""
+        return False
 
     def remakes_columns(self) -> bool:
         """Whether its columns are new to Spark even under old names, so that it forgets which of them is the time."""

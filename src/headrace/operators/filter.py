@@ -10,7 +10,7 @@ from headrace.model import Schema
 from headrace.operators.base import Lowering, Operator, Say, operator
 from headrace.operators.columns import ValueOption, condition
 from headrace.operators.functions import Function
-from headrace.operators.lowering import spark_column
+from headrace.operators.lowering import computed, may_fail, uncalled
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,8 +37,12 @@ class Filter(Operator):
     def needs(self, wanted: frozenset[str], given: tuple[Schema, ...]) -> tuple[frozenset[str], ...]:
         return (wanted | self.where.columns(),)
 
+    def rejects(self) -> bool:
+        return may_fail((self.where,))
+
     def how(self, given: tuple[Schema, ...]) -> str:
         return self.where.how() if isinstance(self.where, Function) else "native"
 
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
-        return {"out": frames[0].where(spark_column(self.where, low))}
+        frame, column = computed(frames[0], (self.where,), low)
+        return {"out": uncalled(frame.where(column(self.where)))}

@@ -13,6 +13,7 @@ One annotated `float | None` is given None.
 
 from __future__ import annotations
 
+import base64
 import importlib
 import inspect
 import json
@@ -51,6 +52,7 @@ from headrace.model.types import (
     parse_type,
 )
 from headrace.operators.base import Say
+from headrace.operators.letters import FAILED, failed_type
 from headrace.options import refuse
 
 if TYPE_CHECKING:
@@ -74,6 +76,9 @@ _TYPES: dict[object, DataType] = {
 
 class UserFunctionError(DataError):
     """A function of the author's raised; the message is MARKER and one line of JSON."""
+
+    record: str = ""
+    """All of the record, as JSON; known in the process that raised it."""
 
 
 @dataclass(frozen=True)
@@ -179,6 +184,10 @@ class Function:
                     hint="change the annotation, or cast the column first",
                 )
 
+    def is_compiled(self) -> bool:
+        """Whether it runs as a native expression."""
+        return isinstance(self.compiled(), Expression)
+
     def how(self) -> str:
         """How it will run, for `explain`."""
         compiled = self.compiled()
@@ -202,25 +211,68 @@ class Function:
         udf = F.udf(wrapped, spark_type(kind), useArrow=True)
         return udf(*(F.col(f"`{name}`") for name in names))
 
-    def batches(
-        self, step: str, schema: pa.Schema, many: bool
-    ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-        """For mapInArrow: the record function over whole batches; `many`: it gives several records for one."""
+    def attempt(self, given: Schema, step: str) -> Column:
+        """The Spark column of an Arrow UDF that does not fail: a struct of `value` and `failed`, a FAILED_TYPE."""
+        from pyspark.sql import functions as F
+        from pyspark.sql.types import StructType
+
+        from headrace.expressions.spark import spark_type
+
         travel_by_value(self.callable)
-        wrapped = boundary(self.callable, step, None, frozenset())
+        names = list(inspect.signature(self.callable).parameters)
+        wrapped = boundary(self.callable, step, names, _strict(self.callable))
+
+        def call(*arguments: Any) -> tuple[Any, Any]:
+            try:
+                return wrapped(*arguments), None
+            except UserFunctionError as error:
+                said = failure_of(error)
+                return None, (said["reason"], said["function"], said["place"], None)
+
+        kind = StructType().add("value", spark_type(self.column_type(given, _silent))).add("failed", failed_type())
+        udf = F.udf(call, kind, useArrow=True)
+        return udf(*(F.col(f"`{name}`") for name in names))
+
+    def batches(
+        self, step: str, schema: pa.Schema, many: bool, carried: tuple[str, ...] = ()
+    ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        """For mapInArrow: the record function over whole batches; `many`: it gives several records for one.
+
+        A record it raised on, or for which it gave what does not fit the schema, has only its FAILED column set.
+        """
+        travel_by_value(self.callable)
+        authors, wrapped = self.callable, boundary(self.callable, step, None, frozenset())
+
+        def answers(record: dict[str, Any]) -> list[Mapping[str, Any]]:
+            beside = {name: record.pop(name) for name in carried}
+            try:
+                answer = wrapped(record)
+                rows = list(answer if answer is not None else ()) if many else [answer] * (answer is not None)
+                return [{**row, **beside} for row in rows] if beside else rows
+            except UserFunctionError as error:
+                return [{FAILED: failure_of(error), **beside}]
+
+        def fitting(record: dict[str, Any]) -> pa.RecordBatch:
+            import pyarrow as pa
+
+            whole = dict(record)
+            try:
+                return pa.RecordBatch.from_pylist(answers(record), schema=schema)
+            except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError) as error:
+                beside = {name: whole.pop(name) for name in carried}
+                return pa.RecordBatch.from_pylist([{FAILED: misfit(error, authors, whole), **beside}], schema=schema)
 
         def run(incoming: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import pyarrow as pa
 
             for batch in incoming:
-                rows: list[Mapping[str, Any]] = []
-                for record in batch.to_pylist():
-                    answer = wrapped(record)
-                    if many:
-                        rows.extend(answer if answer is not None else ())
-                    elif answer is not None:
-                        rows.append(answer)
-                yield pa.RecordBatch.from_pylist(rows, schema=schema)
+                try:
+                    rows = [answer for record in batch.to_pylist() for answer in answers(record)]
+                    made = [pa.RecordBatch.from_pylist(rows, schema=schema)]
+                except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError):
+                    # Some answer does not fit the columns it should; one by one it shows which.
+                    made = [fitting(record) for record in batch.to_pylist()]
+                yield from made
 
         return run
 
@@ -322,7 +374,6 @@ def boundary(
     function: Callable[..., Any], step: str, names: list[str] | None, strict: frozenset[int]
 ) -> Callable[..., Any]:
     """The function in a wrapper that skips nulls where it must and says which step, line and record failed."""
-    reference = _reference(function)
 
     def call(*arguments: Any) -> Any:
         if any(arguments[i] is None for i in strict):
@@ -331,23 +382,47 @@ def boundary(
             return function(*arguments)
         except Exception as error:
             record = arguments[0] if names is None else dict(zip(names, arguments, strict=True))
-            raise UserFunctionError(MARKER + _failure(error, step, reference, record)) from error
+            raise failed(error, step, function, record) from error
 
     return call
 
 
 def failed(error: Exception, step: str, function: Callable[..., Any], record: object) -> UserFunctionError:
     """The error to raise for one that a function of the author's raised: it tells step, file, line and record."""
-    return UserFunctionError(MARKER + _failure(error, step, _reference(function), record))
+    whole = json.dumps(record, default=_jsonable)
+    made = UserFunctionError(MARKER + _failure(error, step, _reference(function), whole))
+    made.record = whole
+    return made
 
 
-def _failure(error: Exception, step: str, reference: str, record: object) -> str:
+def _jsonable(value: object) -> object:
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+def misfit(error: Exception, function: Callable[..., Any], record: object) -> dict[str, str]:
+    """What a dead letter tells about an answer that is not what the function said it would give."""
+    code = getattr(function, "__code__", None)
+    return {
+        "reason": f"what it gave does not fit its columns: {type(error).__name__}: {error}"[:500],
+        "function": _reference(function),
+        "place": f"{code.co_filename}:{code.co_firstlineno}" if code else "",
+        "record": json.dumps(record, default=_jsonable),
+    }
+
+
+def failure_of(error: UserFunctionError) -> dict[str, str]:
+    """What a dead letter tells about a failed call."""
+    said = json.loads(str(error.args[0]).removeprefix(MARKER))
+    place = f"{said['file']}:{said['line']}" if said["line"] else str(said["file"])
+    return {"reason": said["error"], "function": said["function"], "place": place, "record": error.record}
+
+
+def _failure(error: Exception, step: str, reference: str, shown: str) -> str:
     """One line of JSON that tells which call failed, where in the author's file, and on what."""
     frames = traceback.extract_tb(error.__traceback__)[1:]
     ours = str(Path(__file__).parents[1])
     authors = [f for f in frames if "site-packages" not in f.filename and not f.filename.startswith(ours)]
     where = authors[-1] if authors else frames[-1] if frames else None
-    shown = json.dumps(record, default=str)
     return json.dumps(
         {
             "step": step,

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 from headrace.model import Schema
-from headrace.operators.functions import failed
+from headrace.operators.functions import UserFunctionError, failed, failure_of
 from headrace.processor import (
     HANDLES,
     Kept,
@@ -54,6 +54,8 @@ class Work:
     ordered: bool = False
     short: bool = False
     timers: bool = False
+    failures: str | None = None
+    """The folder for records its function raised on, one below it for each batch; None: such a record is an error."""
 
     @property
     def own_life(self) -> bool:
@@ -176,10 +178,15 @@ class _Noted(Timers):
 
 
 class Engine:
-    """Runs a processor over one key after another; what it gives are plain dicts."""
+    """Runs a processor over one key after another; what it gives are plain dicts.
 
-    def __init__(self, work: Work, kept: Kept) -> None:
-        self.work, self.kept = work, kept
+    A record on which it raises is handed to `reject`, and the state is as if it had never come: what was done since
+    the state was last saved is forgotten and done again without it. Without `reject` the error is raised.
+    """
+
+    def __init__(self, work: Work, kept: Kept, reject: Callable[[dict[str, str]], None] | None = None) -> None:
+        self.work, self.kept, self._reject = work, kept, reject
+        self._done: list[tuple[int | None, int, dict[str, Any]]] = []
         self.processor = work.make()
         shared = work.own_life or work.ordered
         self.timers: Timers = _Noted(kept, shared) if work.timers else _None(kept)
@@ -294,15 +301,49 @@ class Engine:
         assert isinstance(self.timers, _Noted)
         if at not in self.timers.own:
             return  # one of ours, or deleted, or fired already
+        answers = self._take_timer(at, key)
+        self._done.append((at, at, key))
+        yield from answers
+
+    def _take_timer(self, at: int, key: dict[str, Any]) -> list[dict[str, Any]]:
+        assert isinstance(self.timers, _Noted)
         self.timers.take(at)
         self._at(at)
         about = {"timer": moment(at), **key}
-        yield from self._call(self.processor.on_timer, about, moment(at), key, self.state, self.timers)
+        return self._call(self.processor.on_timer, about, moment(at), key, self.state, self.timers)
 
     def _record(self, record: dict[str, Any]) -> Iterator[dict[str, Any]]:
         time = record[self.work.time] if self.work.time and self.work.clock == "event" else None
-        self._at(milliseconds(time) if time is not None else self.now)
-        yield from self._call(self.processor.on_record, record, record, self.state, self.timers)
+        now = milliseconds(time) if time is not None else self.now
+        before = record if self._reject is None else dict(record)  # a function may change what it is given
+        try:
+            answers = self._take(record, now)
+        except UserFunctionError as error:
+            if self._reject is None:
+                raise
+            self._undo()
+            self._reject(failure_of(error))
+            return
+        self._done.append((None, now, before))
+        yield from answers
+
+    def _take(self, record: dict[str, Any], now: int) -> list[dict[str, Any]]:
+        self._at(now)
+        return self._call(self.processor.on_record, record, record, self.state, self.timers)
+
+    def _undo(self) -> None:
+        """Back to before the call that failed: what is not saved is forgotten and, but for that call, done again."""
+        done = self._done
+        self._turn()
+        for timer, now, given in done:
+            if timer is None:
+                self._take(dict(given), now)
+            else:
+                self._take_timer(timer, given)
+        if isinstance(self.timers, _Noted):
+            for at in self.timers.own:  # the call may have deleted some, and the store was told at once
+                self.kept.add_timer(at)
+        self._save()
 
     def _at(self, now: int) -> None:
         for life in self.lives:
@@ -339,12 +380,14 @@ class Engine:
 
     def _turn(self) -> None:
         """Another key's turn: nothing of the one before is remembered."""
+        self._done = []
         for handle in self.handles.values():
             handle.forget()
         if isinstance(self.timers, _Noted):
             self.timers.forget()
 
     def _save(self) -> None:
+        self._done = []
         for handle in self.handles.values():
             handle.save()
         if isinstance(self.timers, _Noted):

@@ -143,10 +143,12 @@ class Lookup(Operator):
         return f"Python in Arrow batches: one question to the database for each; a worker remembers {cached}"
 
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
+        from pyspark.sql.types import StructType
+
         from headrace.expressions.spark import spark_schema
 
-        given = low.given[0]
-        made = Schema.of([*((f.name, f.type) for f in given), *((self.prefix + f.name, f.type) for f in self.taken)])
+        given, frame = low.given[0], frames[0]
+        added = Schema.of((self.prefix + f.name, f.type) for f in self.taken)
         asked = Asked(
             step=low.step,
             database=self._database(low),
@@ -156,7 +158,9 @@ class Lookup(Operator):
             cache=Cache(rows=self.cache.rows, age=self.cache.age.total_seconds()),
         )
         spelled = [f.name for first, _ in self.on if (f := given.find(first)) is not None]
-        inner, schema = self.kind == "inner", spark_schema(made)
+        frame = frame.select(*(f"`{name}`" for name in (*given.names, *low.carried)))
+        kept = [*spark_schema(given), *(frame.schema[name] for name in low.carried)]
+        inner, schema = self.kind == "inner", StructType([*kept, *spark_schema(added)])
 
         def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import pyarrow as pa
@@ -167,7 +171,7 @@ class Lookup(Operator):
                 for batch in batches:
                     keys = list(zip(*(batch.column(name).to_pylist() for name in spelled), strict=True))
                     rows = recalled(asked, keys, connection)
-                    added = [
+                    found = [
                         pa.array(
                             [None if row is None else row[i] for row in rows],
                             type=wanted.field(batch.num_columns + i).type,
@@ -175,10 +179,10 @@ class Lookup(Operator):
                         for i in range(len(asked.take))
                     ]
                     columns = [c.cast(wanted.field(i).type) for i, c in enumerate(batch.columns)]
-                    answer = pa.RecordBatch.from_arrays([*columns, *added], schema=wanted)
+                    answer = pa.RecordBatch.from_arrays([*columns, *found], schema=wanted)
                     yield answer.filter(pa.array([row is not None for row in rows])) if inner else answer
 
-        return {"out": frames[0].mapInArrow(look, schema)}
+        return {"out": frame.mapInArrow(look, schema)}
 
     def _database(self, low: Lowering) -> Database:
         if self.sqlite is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from headrace.operators.base import Lowering
@@ -10,7 +10,10 @@ from headrace.operators.columns import NamedValue, Value
 from headrace.operators.functions import Function
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
+    from pyspark.sql import Column, DataFrame
+
+_CALLED = "_headrace_called_"
+"""Columns that hold what a function gave, as long as it is not known whether it failed."""
 
 
 class Emitted(dict[str, Any]):
@@ -32,6 +35,45 @@ def spark_column(value: Value, low: Lowering) -> Column:
 def spark_columns(columns: Iterable[NamedValue], low: Lowering) -> list[Column]:
     """Each value under its name."""
     return [spark_column(c.value, low).alias(c.name) for c in columns]
+
+
+def computed(frame: DataFrame, values: Iterable[Value], low: Lowering) -> tuple[DataFrame, Callable[[Value], Column]]:
+    """The frame without the records on which a function raised, and how to get the column of each value.
+
+    Python functions are called here, once, so that their failures are known before their values are used. The
+    columns that hold both are to be left out with `uncalled`.
+    """
+    from pyspark.sql import functions as F
+
+    given = [v for v in dict.fromkeys(values) if isinstance(v, Function) and not v.is_compiled()]
+    if not given:
+        return frame, lambda value: spark_column(value, low)
+    names = {function: f"{_CALLED}{number}" for number, function in enumerate(given)}
+    called = frame.withColumns({name: f.attempt(low.given[0], low.step) for f, name in names.items()})
+    frame = low.reject(called, F.coalesce(*(F.col(f"{name}.failed") for name in names.values())))
+
+    def column(value: Value) -> Column:
+        called = isinstance(value, Function) and value in names
+        return F.col(f"{names[value]}.value") if called else spark_column(value, low)  # type: ignore[index]
+
+    return frame, column
+
+
+def uncalled(frame: DataFrame) -> DataFrame:
+    """The frame without what `computed` added."""
+    return frame.drop(*(name for name in frame.columns if name.startswith(_CALLED)))
+
+
+def beside(low: Lowering) -> list[Column]:
+    """The columns that travel with the records."""
+    from pyspark.sql import functions as F
+
+    return [F.col(f"`{name}`") for name in low.carried]
+
+
+def may_fail(values: Iterable[Value]) -> bool:
+    """Whether one of these is a function that runs as Python, and so may raise."""
+    return any(isinstance(v, Function) and not v.is_compiled() for v in values)
 
 
 def ways(columns: Iterable[NamedValue]) -> str:

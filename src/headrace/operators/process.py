@@ -199,6 +199,9 @@ class Process(Operator):
     def layout(self) -> str:
         return "; ".join(f"{name}: {state}" for name, state in self.states.items())
 
+    def rejects(self) -> bool:
+        return True
+
     def sets_time(self) -> bool:
         return True
 
@@ -233,5 +236,6 @@ class Process(Operator):
             clock=self.clock(given),
             ordered=self.order == "time",
             short=processor is None,
+            failures=None if low.failures is None else str(low.failures),
             timers=processor is not None and processor.uses_timers(),
         )

@@ -5,8 +5,10 @@ Only imported when a flow is lowered, so Spark is at the top of nothing that a c
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.operators.base import Lowering
@@ -53,6 +55,33 @@ def only_values(work: Work) -> bool:
 
 def _quoted(name: str) -> str:
     return f"`{name}`"
+
+
+class _Failures:
+    """Records that were rejected in a task, one JSON object a line; the file is made when there is one."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._file: Any = None
+
+    def __call__(self, failure: dict[str, str]) -> None:
+        if self._file is None:
+            self._file = self._open()
+        self._file.write(json.dumps(failure) + "\n")
+        self._file.flush()
+
+    def _open(self) -> Any:
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        assert task is not None
+        folder = Path(self._folder) / (task.getLocalProperty("streaming.sql.batchId") or "0")
+        folder.mkdir(parents=True, exist_ok=True)
+        return (folder / f"{task.partitionId()}.jsonl").open("w", encoding="utf-8")
+
+
+def _rejecting(work: Work) -> _Failures | None:
+    return None if work.failures is None else _Failures(work.failures)
 
 
 class _Store:
@@ -141,7 +170,7 @@ def _in_drawers(work: Work) -> StatefulProcessor:
     class Keyed(StatefulProcessor):
         def init(self, handle: StatefulProcessorHandle) -> None:
             self._drawer = _Drawer(handle, work)
-            self._engine = Engine(work, self._drawer)
+            self._engine = Engine(work, self._drawer, _rejecting(work))
 
         def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
             watermark = timerValues.getCurrentWatermarkInMs()
@@ -174,7 +203,7 @@ def _processor(work: Work) -> StatefulProcessor:
 
     class Keyed(StatefulProcessor):
         def init(self, handle: StatefulProcessorHandle) -> None:
-            self._engine = Engine(work, _Store(handle, work))
+            self._engine = Engine(work, _Store(handle, work), _rejecting(work))
 
         def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
             self._begin(timerValues)
@@ -253,9 +282,10 @@ def _folded(
         import pyarrow as pa
 
         made: list[dict[str, Any]] = []
+        reject = _rejecting(work)
         rows = (row for arrived in incoming for row in arrived.to_pylist())
         for _, group in groupby(rows, key=key_of):
-            engine = Engine(work, Memory())
+            engine = Engine(work, Memory(), reject)
             engine.begin(None, now)
             records: list[dict[str, Any]] = []
             key: dict[str, Any] = {}

@@ -12,7 +12,8 @@ from headrace.model.types import UNKNOWN, Array, Struct, TypeSyntaxError
 from headrace.operators.base import Lowering, Operator, Say, operator
 from headrace.operators.columns import Columns, reads, typed, typed_columns
 from headrace.operators.functions import Function
-from headrace.operators.lowering import spark_columns, ways
+from headrace.operators.letters import FAILED, failed_type
+from headrace.operators.lowering import beside, computed, may_fail, ways
 from headrace.options import refuse
 
 if TYPE_CHECKING:
@@ -43,13 +44,16 @@ class _Records(Operator):
         return made.timed(time.name if time and time.type == given[time.name] else None)
 
     def _through_python(self, function: Function, many: bool, frame: DataFrame, low: Lowering) -> DataFrame:
+        from pyspark.sql import functions as F
         from pyspark.sql.pandas.types import to_arrow_schema
+        from pyspark.sql.types import StructType
 
         from headrace.expressions.spark import spark_schema
 
-        columns = spark_schema(low.schema["out"])
-        batches = function.batches(low.step, to_arrow_schema(columns, timezone="UTC"), many)
-        return frame.mapInArrow(batches, columns)
+        columns = StructType([*spark_schema(low.schema["out"]), *(frame.schema[name] for name in low.carried)])
+        columns = columns.add(FAILED, failed_type())
+        batches = function.batches(low.step, to_arrow_schema(columns, timezone="UTC"), many, low.carried)
+        return low.reject(frame.mapInArrow(batches, columns), F.col(FAILED)).drop(FAILED)
 
 
 @operator(
@@ -89,6 +93,9 @@ class Map(_Records):
     def remakes_columns(self) -> bool:
         return self.python is not None
 
+    def rejects(self) -> bool:
+        return self.python is not None or may_fail(c.value for c in self.columns)
+
     def needs(self, wanted: frozenset[str], given: tuple[Schema, ...]) -> tuple[frozenset[str], ...]:
         if self.python is not None:
             return super().needs(wanted, given)
@@ -100,7 +107,8 @@ class Map(_Records):
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
         if self.python is not None:
             return {"out": self._through_python(self.python, False, frames[0], low)}
-        return {"out": frames[0].select(*spark_columns(self.columns, low))}
+        frame, column = computed(frames[0], (c.value for c in self.columns), low)
+        return {"out": frame.select(*(column(c.value).alias(c.name) for c in self.columns), *beside(low))}
 
 
 @operator(
@@ -146,6 +154,9 @@ class FlatMap(_Records):
     def remakes_columns(self) -> bool:
         return self.python is not None
 
+    def rejects(self) -> bool:
+        return self.python is not None
+
     def needs(self, wanted: frozenset[str], given: tuple[Schema, ...]) -> tuple[frozenset[str], ...]:
         return super().needs(wanted, given) if self.each is None else (self.each.columns(),)
 
@@ -160,9 +171,9 @@ class FlatMap(_Records):
         if self.python is not None:
             return {"out": self._through_python(self.python, True, frames[0], low)}
         assert self.each is not None
-        exploded = frames[0].select(F.explode(to_spark(self.each)).alias(self.as_))
+        exploded = frames[0].select(F.explode(to_spark(self.each)).alias(self.as_), *beside(low))
         inside = isinstance(typed(self.each, low.given[0], _silent), Array) and low.schema["out"].names != (self.as_,)
-        return {"out": exploded.select(f"`{self.as_}`.*") if inside else exploded}
+        return {"out": exploded.select(f"`{self.as_}`.*", *beside(low)) if inside else exploded}
 
 
 def _silent(code: str, message: str, *option: str | int, **_: object) -> None:

@@ -9,7 +9,7 @@ from pydantic import Field
 from headrace.model import Schema
 from headrace.operators.base import Lowering, Operator, Say, operator
 from headrace.operators.columns import Columns, NamedValue, reads, typed_columns
-from headrace.operators.lowering import spark_columns, ways
+from headrace.operators.lowering import beside, computed, may_fail, ways
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -37,11 +37,15 @@ class Select(Operator):
     def needs(self, wanted: frozenset[str], given: tuple[Schema, ...]) -> tuple[frozenset[str], ...]:
         return (reads(c.value for c in self.columns if c.name in wanted),)
 
+    def rejects(self) -> bool:
+        return may_fail(c.value for c in self.columns)
+
     def how(self, given: tuple[Schema, ...]) -> str:
         return ways(self.columns)
 
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
-        return {"out": frames[0].select(*spark_columns(self.columns, low))}
+        frame, column = computed(frames[0], (c.value for c in self.columns), low)
+        return {"out": frame.select(*(column(c.value).alias(c.name) for c in self.columns), *beside(low))}
 
 
 def _kept_time(columns: tuple[NamedValue, ...], given: Schema) -> str | None:

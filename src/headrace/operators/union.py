@@ -36,7 +36,7 @@ class Union(Operator):
         return tuple(wanted for _ in given)
 
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
-        return {"out": reduce(lambda a, b: a.unionByName(b), frames)}
+        return {"out": reduce(lambda a, b: a.unionByName(b, allowMissingColumns=bool(low.carried)), frames)}
 
 
 def _compare(first: Schema, other: Schema, number: int, say: Say) -> None:

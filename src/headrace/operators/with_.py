@@ -9,7 +9,7 @@ from pydantic import Field
 from headrace.model import Schema
 from headrace.operators.base import Lowering, Operator, Say, operator
 from headrace.operators.columns import Columns, reads, typed_columns
-from headrace.operators.lowering import spark_column, ways
+from headrace.operators.lowering import computed, may_fail, uncalled, ways
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,8 +49,12 @@ class With(Operator):
         made = {c.name for c in self.columns}
         return ((wanted - made) | reads(c.value for c in self.columns if c.name in wanted),)
 
+    def rejects(self) -> bool:
+        return may_fail(c.value for c in self.columns)
+
     def how(self, given: tuple[Schema, ...]) -> str:
         return ways(self.columns)
 
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
-        return {"out": frames[0].withColumns({c.name: spark_column(c.value, low) for c in self.columns})}
+        frame, column = computed(frames[0], (c.value for c in self.columns), low)
+        return {"out": uncalled(frame.withColumns({c.name: column(c.value) for c in self.columns}))}

@@ -90,7 +90,7 @@ def _drive(home: Home, stopping: Stopping, kafka: dict[str, str]) -> int:
                 hint="--mode micro-batch",
             )
         )
-    kafka |= _kafka(project, flow, record)
+    kafka |= kafka_of(project, flow, record)
     session = _session(home, record, project, plan, master)
     try:
         return _run(home, record, plan, session, stopping, kafka, project.root)
@@ -119,7 +119,7 @@ def _at_origin(home: Home, failure: Failure) -> Failure:
     return replace(failure, message=failure.message.replace(copy, original), file=failure.file.replace(copy, original))
 
 
-def _kafka(project: Project, flow: Flow, record: Record) -> Mapping[str, str]:
+def kafka_of(project: Project, flow: Flow, record: Record) -> Mapping[str, str]:
     """How to reach Kafka, if the flow needs it, somebody answers there and has the topics that are read.
 
     Asked here because Spark waits a minute before it says that nobody does, and starts before it looks for a topic.

@@ -101,7 +101,7 @@ def start_query(home: Home, plan: Plan, query: Query, where: Where, stopping: St
     from headrace.compile.lower import lower
 
     checkpoint, journal = home.checkpoint(query.name), Journal(home.journal(query.name))
-    lowered = lower(plan, query, replace(where, checkpoint=checkpoint))
+    lowered = lower(plan, query, replace(where, checkpoint=checkpoint, note=_noting(home)))
     trunk = _counted(lowered.trunk)
     errors: list[BaseException] = []
     order = leaves(trunk)
@@ -140,6 +140,15 @@ def start_query(home: Home, plan: Plan, query: Query, where: Where, stopping: St
     )
 
 
+def _noting(home: Home) -> Callable[[dict[str, Any]], None]:
+    """Tells of dead letters by an event; one for each batch that has any, and again if the batch is repeated."""
+
+    def note(told: dict[str, Any]) -> None:
+        events.append(home.events, "dead-letters", **told)
+
+    return note
+
+
 def _pause(query: Query) -> str:
     """How long Spark waits from batch to batch, as it reads it."""
     return f"{round(query.every.total_seconds() * 1000) if query.every else 0} milliseconds"
@@ -164,7 +173,7 @@ def run_batch(home: Home, plan: Plan, query: Query, where: Where) -> None:
 
     from headrace.compile.lower import lower
 
-    lowered = lower(plan, query, where)
+    lowered = lower(plan, query, replace(where, note=_noting(home)))
     seen = Observation(OUT_METRIC)
     begun = time.monotonic()
     try:

@@ -198,8 +198,8 @@ class Supervisor:
                 events.append(self.home.events, "restarted", seconds=seconds, times=restarts)
                 self.view.note(f"running again after {seconds:g} s")
             self._set("running", restarts=restarts, failure=None)
-        elif kind == "progress":
-            self.totals = self.totals.add(event)
+        elif kind in ("progress", "dead-letters"):
+            self.totals = self.totals.add(event) if kind == "progress" else self.totals.add_letters(event)
             self.index.progress(self.home.name, self.totals.as_dict())
         self.view.event(event)
 

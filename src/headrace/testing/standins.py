@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from headrace.connectors.arrow import arrow_schema, fit_row
-from headrace.connectors.base import Reading, ReplayableSource, SinkConnector
+from headrace.connectors.base import ORIGIN, Reading, ReplayableSource, SinkConnector
+from headrace.connectors.file_log import files_of
 from headrace.connectors.memory import MemoryOptions, MemorySink
 from headrace.connectors.time import ARRIVAL
 from headrace.model import Schema
@@ -42,12 +43,17 @@ class Given(ReplayableSource[Options]):
         return found
 
     def read(self, reading: Reading) -> DataFrame:
+        from pyspark.sql import functions as F
+
         stated = Schema((Field("value", BINARY),)) if self.carries == "bytes" else reading.schema
         assert stated is not None
         asked = (Field(ARRIVAL, TIMESTAMP),) if reading.arrival else ()
         schema = Schema((*stated.fields, *self.metadata().fields, *asked))
         rows = [fit_row(self._row(record, index), schema) for index, record in enumerate(self._given.records)]
-        return _from_files(rows, [len(batch) for batch in self._given.batches], schema, reading)
+        frame = _from_files(rows, [len(batch) for batch in self._given.batches], schema, reading)
+        if not reading.origin or self.carries != "bytes":
+            return frame
+        return frame.withColumn(ORIGIN, F.struct("value"))
 
     def _row(self, record: Any, index: int) -> dict[str, Any]:
         """The record as columns, with what its source would tell about it."""
@@ -77,6 +83,10 @@ def _from_files(rows: list[dict[str, Any]], sizes: list[int], schema: Schema, re
             file = folder / f"{number:06d}.parquet"
             parquet.write_table(pa.Table.from_pylist(batch, schema=arrow_schema(schema)), file)
             os.utime(file, (1_700_000_000 + number,) * 2)  # a stream takes files in the order of their times
+    if reading.between is not None:
+        files = files_of(reading.session, reading.between)
+        again = reading.session.read.schema(schema.ddl())
+        return again.parquet(*files) if files else reading.session.createDataFrame([], schema.ddl())
     if not reading.streaming:
         return reading.session.read.schema(schema.ddl()).parquet(str(folder))
     return reading.session.readStream.schema(schema.ddl()).option("maxFilesPerTrigger", 1).parquet(str(folder))

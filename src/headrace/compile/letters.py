@@ -1,0 +1,272 @@
+"""Dead letters of a batch: counted on the way, and looked for again only if there are any.
+
+The main path takes bad records out and counts them. When a batch has some, the same steps are lowered once more as a
+batch over exactly the offsets it read, with the origin of each record carried along, and this time it is the bad
+records that are kept. They are written before the batch is committed, under its id, so each is there once.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import shutil
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace.compile.observed import Counted, Metrics
+from headrace.connectors.base import ORIGIN
+from headrace.errors import DataError
+from headrace.model import Schema
+from headrace.operators.letters import LETTERS, because
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+FOLDER = "dead-letters"
+"""In the run's home: a folder for each query, a file for each batch that had any."""
+FAILURES = "failed"
+"""In the run's home: what keyed functions raised on, until the batch is written."""
+_HIDDEN = "_headrace_"
+_COUNTS = ("unreadable", "dead_letters")
+_MINUTE = 60.0
+_EXACT = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",  # Spark's own cuts off the microseconds
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
+}
+
+
+class Rejects(Protocol):
+    """What becomes of bad records in one lowering of a flow."""
+
+    carried: tuple[str, ...]
+
+    def observe(self, frame: DataFrame, name: str, *metrics: Column) -> DataFrame:
+        """The frame, with something counted on the way."""
+
+    def take(self, part: str, frame: DataFrame, failed: Column, *, readable: bool = True) -> DataFrame:
+        """The frame without the records that failed."""
+
+
+def rejecting(rejects: Rejects, part: str, frame: DataFrame, failed: Column) -> DataFrame:
+    """The frame without the records that failed, which are counted."""
+    from pyspark.sql import functions as F
+
+    frame = rejects.observe(frame, f"{part}.rejected", F.count(failed).alias("dead_letters"))
+    return rejects.take(part, frame, failed)
+
+
+@dataclass
+class Counting:
+    """The main path: bad records are counted and left out."""
+
+    counted: Counted | None = None
+    """Where counts go that are not a stream's; None: it is a stream, whose query has them."""
+    carried: tuple[str, ...] = ()
+    _names: dict[str, int] = field(default_factory=dict)
+
+    def observe(self, frame: DataFrame, name: str, *metrics: Column) -> DataFrame:
+        if self.counted is not None:
+            return self.counted.observe(frame, name, *metrics)
+        number = self._names[name] = self._names.get(name, 0) + 1
+        return frame.observe(name if number == 1 else f"{name}.{number}", *metrics)
+
+    def take(self, part: str, frame: DataFrame, failed: Column, *, readable: bool = True) -> DataFrame:
+        return frame.where(failed.isNull())
+
+
+@dataclass
+class Looking:
+    """The second look: bad records are what is kept."""
+
+    owned: frozenset[str]
+    """The parts whose dead letters are asked for; another query has those of the others."""
+    carried: tuple[str, ...] = (ORIGIN,)
+    found: list[DataFrame] = field(default_factory=list)
+
+    def observe(self, frame: DataFrame, name: str, *metrics: Column) -> DataFrame:
+        return frame
+
+    def take(self, part: str, frame: DataFrame, failed: Column, *, readable: bool = True) -> DataFrame:
+        if part in self.owned:
+            self.found.append(_letters(part, frame, failed, readable))
+        return frame.where(failed.isNull())
+
+
+def _letters(part: str, frame: DataFrame, failed: Column, readable: bool) -> DataFrame:
+    """The records of a frame that failed, as dead letters but for `at`."""
+    from pyspark.sql import functions as F
+
+    record = as_json(frame) if readable else F.lit(None).cast("string")
+    told = {
+        "step": F.lit(part),
+        "reason": failed["reason"],
+        "function": failed["function"],
+        "place": failed["place"],
+        "record": F.coalesce(failed["record"], record),
+    }
+    known = frame.schema[ORIGIN].dataType.fieldNames() if ORIGIN in frame.columns else ()  # type: ignore[attr-defined]
+    for name in LETTERS.names:
+        if name not in told and name != "at":
+            told[name] = F.col(f"{ORIGIN}.{name}") if name in known else F.lit(None)
+    return frame.where(failed.isNotNull()).select(*(told[n].cast(str(LETTERS[n])).alias(n) for n in told))
+
+
+def as_json(frame: DataFrame) -> Column:
+    """A record as JSON that can be read back."""
+    from pyspark.sql import functions as F
+
+    columns = [F.col(f"`{n}`") for n in frame.columns if not n.startswith(_HIDDEN)]
+    return F.to_json(F.struct(*columns), _EXACT) if columns else F.lit("{}")
+
+
+def stopped(part: str, frame: DataFrame, failed: Column) -> DataFrame:
+    """The frame, which ends the flow at the first record that failed."""
+    from pyspark.sql import functions as F
+
+    record = F.coalesce(failed["record"], as_json(frame))
+    place = F.when(failed["place"].isNotNull(), F.concat(F.lit(" at "), failed["place"])).otherwise(F.lit(""))
+    said = F.concat(
+        F.lit(f'headrace.errors.DataError: "{part}" stops at a record: '), failed["reason"], place, F.lit(": "), record
+    )
+    stop = F.raise_error(F.translate(F.substring(said, 1, 3000), "\n", " "))
+    # In a filter: Spark may not leave it out, as it would a column that nothing reads.
+    return frame.where(F.when(failed.isNotNull(), stop.cast("boolean")).otherwise(F.lit(True)))
+
+
+def expected(part: Any, frame: DataFrame, schema: Schema, rejects: Rejects, *, keeps: bool = True) -> DataFrame:
+    """The frame without the records that break a rule of the part's; `keeps`: dead letters can be kept here."""
+    from pyspark.sql import functions as F
+
+    rules = part.expect
+    if rules is None:
+        return frame
+    if (broken := rules.broken(schema, "stop")) is not None:
+        frame = stopped(part.name, frame, because(broken))
+    if (broken := rules.broken(schema, "drop")) is not None:
+        frame = rejects.observe(frame, f"{part.name}.expect", F.count(broken).alias("dropped")).where(broken.isNull())
+    if (broken := rules.broken(schema, "dead-letter")) is not None:
+        failed = because(broken)
+        frame = rejecting(rejects, part.name, frame, failed) if keeps else stopped(part.name, frame, failed)
+    return frame
+
+
+def counted(*metrics: Metrics) -> int:
+    """How many records these counts tell were rejected."""
+    return sum(int(found.get(name) or 0) for one in metrics for found in one.values() for name in _COUNTS)
+
+
+@dataclass
+class Rate:
+    """How many dead letters there were in the last minute, and how many there may be."""
+
+    most: int
+    _recent: deque[tuple[float, int]] = field(default_factory=deque)
+
+    def allows(self, number: int) -> bool:
+        """Whether so many more may come now."""
+        while self._recent and self._recent[0][0] < time.monotonic() - _MINUTE:
+            self._recent.popleft()
+        return sum(n for _, n in self._recent) + number <= self.most
+
+    def add(self, number: int) -> None:
+        self._recent.append((time.monotonic(), number))
+
+    def check(self, number: int, flow: str, example: str = "") -> None:
+        """Raises if so many more are too many."""
+        if self.allows(number):
+            return
+        raise DataError(
+            f'flow "{flow}" has more than {self.most:,} dead letters in a minute and stops',
+            detail="nothing of the batch is committed; it is read again when the run resumes"
+            + (f"; one of them: {example}" if example else ""),
+            hint="see what comes in, or allow more: `dead_letters: {per_minute: N}`",
+        )
+
+
+def failures_of(home: Path, steps: Iterable[str], batch: int) -> Iterator[tuple[str, dict[str, str]]]:
+    """What keyed functions raised on in a batch."""
+    for step in steps:
+        for file in sorted((home / FAILURES / step / str(batch)).glob("*.jsonl")):
+            for line in file.read_text(encoding="utf-8").splitlines():
+                yield step, json.loads(line)
+
+
+def forget_failures(home: Path, steps: Iterable[str], batch: int) -> None:
+    """Removes what an attempt at a batch has left."""
+    for step in steps:
+        folder = home / FAILURES / step / str(batch)
+        if folder.exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def failures_frame(session: SparkSession, failures: list[tuple[str, dict[str, str]]]) -> DataFrame:
+    """The same as dead letters but for `at`."""
+    from headrace.expressions.spark import spark_schema
+
+    columns = spark_schema(LETTERS.keeping(n for n in LETTERS.names if n != "at"))
+    rows = [tuple({"step": step, **told}.get(name) for name in columns.fieldNames()) for step, told in failures]
+    return session.createDataFrame(rows, columns)
+
+
+def at_time(frame: DataFrame, milliseconds: int) -> DataFrame:
+    """Letters with the time of their batch."""
+    from pyspark.sql import functions as F
+
+    return frame.withColumn("at", F.timestamp_millis(F.lit(milliseconds))).select(*LETTERS.names)
+
+
+def keep(letters: DataFrame, file: Path, query: str, batch: int, rate: Rate, flow: str) -> dict[str, int]:
+    """Writes the letters of a batch to a file that appears whole; how many there were of each step.
+
+    Always in the same order, so that a letter keeps its number when the batch is repeated.
+    """
+    draft = file.with_suffix(".new")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    numbers: dict[str, int] = {}
+    order = ("source", "topic", "partition", "offset", "file", "line", "step", "reason", "record")
+    with draft.open("w", encoding="utf-8") as out:
+        for number, row in enumerate(letters.orderBy(*order).toLocalIterator()):
+            letter = {"id": f"{query}/{batch}/{number}"} | {k: _plain(v) for k, v in row.asDict().items()}
+            if not rate.allows(number + 1):
+                out.close()
+                draft.unlink()
+                rate.check(number + 1, flow, f'step "{row["step"]}": {row["reason"]}')
+            numbers[row["step"]] = numbers.get(row["step"], 0) + 1
+            out.write(json.dumps({k: v for k, v in letter.items() if v is not None}) + "\n")
+        out.flush()
+        os.fsync(out.fileno())
+    if numbers:
+        draft.replace(file)
+    else:
+        draft.unlink()
+    rate.add(sum(numbers.values()))
+    return numbers
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes | bytearray):
+        return base64.b64encode(value).decode()
+    return value.isoformat() + "Z" if isinstance(value, datetime) else value
+
+
+def file_of(home: Path, query: str, batch: int) -> Path:
+    """The file of a batch's dead letters."""
+    return home / FOLDER / query / f"{batch:010d}.jsonl"
+
+
+def planned_at(checkpoint: Path, batch: int) -> tuple[int, tuple[str | None, ...], tuple[str | None, ...]]:
+    """When a batch was planned, in milliseconds, and the offsets of its sources: before it, and at its end."""
+
+    def parse(number: int) -> tuple[Mapping[str, Any], tuple[str | None, ...]]:
+        _, metadata, *offsets = (checkpoint / "offsets" / str(number)).read_text(encoding="utf-8").splitlines()
+        return json.loads(metadata), tuple(None if text == "-" else text for text in offsets)
+
+    metadata, ends = parse(batch)
+    starts = parse(batch - 1)[1] if batch > 0 else tuple(None for _ in ends)
+    return int(metadata.get("batchTimestampMs", 0)), starts, ends

@@ -1,0 +1,68 @@
+"""Every bad input ends where the list says, through a real topic; the flow goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.check import check
+from headrace.compile.lower import Where
+from headrace.compile.planner import plan
+from headrace.declare import flowfile
+from headrace.declare.resolve import resolve
+from headrace.run.inline import run_to_end
+from tests.bad_inputs import CSV_SCHEMA, INPUTS, ROW, SCHEMA
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def flow_text() -> str:
+    schemas = {"json": SCHEMA, "csv": CSV_SCHEMA}
+    lines = ["flow: bad-inputs", "sources:"]
+    for name in INPUTS:
+        lines += [f"  {name}:", f"    kafka: {{topic: bad-inputs-{name}, metadata: [offset]}}", f"    format: {name}"]
+        lines += [f"    schema: {schemas[name]}"] if name in schemas else []
+    lines += ["sinks:"]
+    for name in INPUTS:
+        lines += [f"  {name}_rows:", f"    from: {name}", f"    files: {{path: out/{name}}}", "    format: json"]
+    return "\n".join(lines) + "\n"
+
+
+def fill(broker: str) -> None:
+    from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient, NewTopic
+
+    admin = AdminClient({"bootstrap.servers": broker})
+    topics = [NewTopic(f"bad-inputs-{n}", 1, 1, config={"max.message.bytes": "30000000"}) for n in INPUTS]
+    for made in admin.create_topics(topics).values():
+        made.result(60)
+    producer = Producer({"bootstrap.servers": broker, "message.max.bytes": 30_000_000})
+    for name, inputs in INPUTS.items():
+        for bad in inputs:
+            producer.produce(f"bad-inputs-{name}", value=bad.value)
+            producer.flush(60)
+
+
+def test_each_bad_input_ends_where_the_list_says(spark: SparkSession, broker: str, tmp_path: Path) -> None:
+    fill(broker)
+    report = check(resolve(flowfile.read(flow_text())))
+    assert not report.errors, report.errors
+    made = plan(report.flow)
+    where = Where(
+        session=spark, streaming=True, home=tmp_path / "home", base=tmp_path, kafka={"bootstrap.servers": broker}
+    )
+    for query in made.queries:
+        run_to_end(made, query, where, tmp_path / "checkpoints" / query.name)
+    wrong = []
+    for name, inputs in INPUTS.items():
+        rows = [json.loads(line) for file in (tmp_path / "out" / name).glob("part-*") for line in file.open()]
+        ends = {row["kafka_offset"]: ROW for row in rows}
+        assert len(ends) == len(rows)
+        for file in (tmp_path / "home" / "dead-letters" / name).glob("*.jsonl"):
+            for letter in map(json.loads, file.open()):
+                assert letter["offset"] not in ends, letter["offset"]
+                ends[letter["offset"]] = letter["reason"]
+        wrong += [f"{name}: {bad.what}: {ends.get(n)}" for n, bad in enumerate(inputs) if ends.get(n) != bad.ends]
+    assert not wrong, "\n".join(wrong)

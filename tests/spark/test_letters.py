@@ -1,0 +1,166 @@
+"""Records that cannot be taken become dead letters; the rest of their batch goes on."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.check import check
+from headrace.compile.lower import Where
+from headrace.compile.planner import plan
+from headrace.declare import flowfile
+from headrace.declare.resolve import resolve
+from headrace.errors import DataError
+from headrace.model import Flow, Mode
+from headrace.run.inline import run_to_end
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FLOW = """\
+flow: letters
+sources:
+  orders:
+    files: {path: in}
+    format: json
+    schema: id BIGINT, user STRING, amount DOUBLE, of INT
+    expect:
+      - {column: id, not_null: true}
+      - {column: amount, min: 0, name: sane}
+      - {column: user, matches: "[a-z]+", else: drop}
+steps:
+  shares:
+    from: orders
+    with: {part: {python: "tests.spark.letters_functions:share"}}
+  loud:
+    from: shares
+    map: {python: "tests.spark.letters_functions:shouted", returns: "id BIGINT, user STRING, part DOUBLE"}
+  balance:
+    from: loud
+    process: {python: "tests.spark.letters_functions:Balance", by: user}
+  checked:
+    from: balance
+    filter: total IS NOT NULL
+    expect: [n < 3]
+  why:
+    from: orders.dead_letter
+    select: [line, reason]
+sinks:
+  balances:
+    from: checked
+    sqlite: {path: out.db, table: balances}
+  plain:
+    from: loud
+    sqlite: {path: out.db, table: plain}
+  unread:
+    from: why
+    sqlite: {path: out.db, table: unread}
+  failed:
+    from: balance.dead_letter
+    sqlite: {path: out.db, table: failed}
+"""
+FIRST = [
+    '{"id": 1, "user": "ann", "amount": 10, "of": 2}',
+    "not json",
+    '{"user": "ann", "amount": -1, "of": 2}',
+    '{"id": 2, "user": "UPPER", "amount": 1, "of": 1}',
+    '{"id": 3, "user": "bob", "amount": 1, "of": 0}',
+    '{"id": 4, "amount": 1, "of": 1}',
+    '{"id": 5, "user": "liar", "amount": 1, "of": 1}',
+    '{"id": 6, "user": "ann", "amount": 1000, "of": 1}',
+    '{"id": 7, "user": "ann", "amount": 20, "of": 2}',
+]
+SECOND = ['{"id": 8, "user": "ann", "amount": 1, "of": 1}', "\x00", '{"id": 9, "user": "bob", "amount": 6, "of": 3}']
+
+
+def project(root: Path, text: str, *batches: Sequence[str]) -> Flow:
+    (root / "in").mkdir()
+    for number, lines in enumerate(batches):
+        file = root / "in" / f"{number}.json"
+        file.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        os.utime(file, (1_700_000_000 + number,) * 2)
+    report = check(resolve(flowfile.read(text)))
+    assert not report.errors, "\n".join(map(str, report.errors))
+    return report.flow
+
+
+def run(root: Path, flow: Flow, session: SparkSession, mode: Mode = Mode.MICRO_BATCH) -> None:
+    made = plan(flow, mode=mode)
+    where = Where(session=session, streaming=mode is not Mode.BATCH, home=root / "home", base=root)
+    for query in made.queries:
+        run_to_end(made, query, where, root / "checkpoints" / query.name)
+
+
+def letters(root: Path) -> list[dict[str, Any]]:
+    files = sorted((root / "home" / "dead-letters").glob("*/*.jsonl"))
+    return [json.loads(line) for file in files for line in file.read_text().splitlines()]
+
+
+def rows(root: Path, table: str) -> list[tuple[Any, ...]]:
+    with closing(sqlite3.connect(root / "out.db")) as database:
+        names = {"balances": "user, n, total", "plain": "id, user, part", "unread": "line, reason"}
+        return sorted(database.execute(f"SELECT {names.get(table, 'step, reason, record')} FROM {table}"))
+
+
+@pytest.mark.parametrize("mode", [Mode.MICRO_BATCH, Mode.BATCH])
+def test_each_bad_record_is_a_letter_once_and_the_others_go_on(mode: Mode, spark: SparkSession, tmp_path: Path) -> None:
+    flow = project(tmp_path, FLOW.replace("files: {path: in}", "files: {path: in, per_batch: 1}"), FIRST, SECOND)
+    run(tmp_path, flow, spark, mode)
+    assert [row[0] for row in rows(tmp_path, "plain")] == [1, 6, 7, 8, 9]
+    # The call that raised left nothing behind: 5, then 15, not 1015. The third of a user breaks a rule behind state.
+    assert rows(tmp_path, "balances") == [("ANN", 1, 5.0), ("ANN", 2, 15.0), ("BOB", 1, 2.0)]
+    found = {(one["step"], one["reason"]): one for one in letters(tmp_path)}
+    unreadable = "the record is not a JSON object"
+    assert sorted(found) == [
+        ("balance", "ValueError: 1000.0 is too much"),
+        ("checked", "n < 3 does not hold"),
+        ("loud", "AttributeError: 'NoneType' object has no attribute 'upper'"),
+        next(k for k in found if k[1].startswith("what it gave does not fit its columns: ArrowInvalid")),
+        ("orders", "id is null; sane: amount is less than 0"),
+        ("orders", unreadable),
+        ("shares", "ZeroDivisionError: float division by zero"),
+    ]
+    assert len(letters(tmp_path)) == 8  # two were unreadable
+    told = found["shares", "ZeroDivisionError: float division by zero"]
+    assert told["function"] == "tests.spark.letters_functions:share"
+    assert told["place"].endswith("letters_functions.py:13")
+    assert json.loads(told["record"]) == {"id": 3, "user": "bob", "amount": 1.0, "of": 0}
+    assert base64.b64decode(told["value"]).decode() == FIRST[4]
+    assert (told["source"], told["line"], told["file"].rpartition("/")[2]) == ("orders", 5, "0.json")
+    assert (
+        json.loads(found["loud", next(k[1] for k in found if k[0] == "loud" and "Attr" in k[1])]["record"])["id"] == 4
+    )
+    assert json.loads(found["checked", "n < 3 does not hold"]["record"]) == {"user": "ANN", "n": 3, "total": 16.0}
+    assert rows(tmp_path, "unread") == [
+        (2, unreadable),
+        (2, unreadable),
+        (3, "id is null; sane: amount is less than 0"),
+    ]
+    [(step, reason, record)] = rows(tmp_path, "failed")
+    assert (step, reason, json.loads(record)["id"]) == ("balance", "ValueError: 1000.0 is too much", 6)
+
+
+def test_more_letters_than_allowed_or_a_rule_that_stops_end_the_flow(spark: SparkSession, tmp_path: Path) -> None:
+    from headrace.run.failure import explain
+
+    flow = project(tmp_path, "dead_letters: {per_minute: 4}\n" + FLOW, FIRST)
+    with pytest.raises(Exception) as raised:
+        run(tmp_path, flow, spark)
+    assert "more than 4 dead letters in a minute" in str(raised.value)
+    assert letters(tmp_path) == []
+    assert not list((tmp_path / "checkpoints").glob("*/commits/0"))
+    stopping = check(resolve(flowfile.read(FLOW.replace("name: sane", "else: stop")))).flow
+    with pytest.raises(Exception) as raised:
+        run(tmp_path, stopping, spark, Mode.BATCH)
+    failure = explain(raised.value)
+    assert failure.kind == "data", failure
+    assert isinstance(failure.error(), DataError)
+    assert '"orders" stops at a record: amount is less than 0' in failure.message
