@@ -146,6 +146,7 @@ def replay(run: str, letters: tuple[str, ...], step: str | None, as_json: bool) 
     """
     from headrace.check import load
     from headrace.compile.planner import plan as make_plan
+    from headrace.declare.parameters import Values
     from headrace.model import Mode
     from headrace.project import Project
     from headrace.run import control
@@ -154,7 +155,8 @@ def replay(run: str, letters: tuple[str, ...], step: str | None, as_json: bool) 
     project = Project.find()
     home = control.find(project, run)
     record = home.read()
-    plan = make_plan(load(Path(record.file)), mode=Mode.BATCH)
+    given = Values(asked=record.parameters, strict=False)
+    plan = make_plan(load(Path(record.file), given=given), mode=Mode.BATCH)
     taken = kept.replayed(home)
     chosen = [*letters] or [one.id for one in kept.letters(home, step=step) if one.id not in taken]
     if not chosen and kept.unfinished(home) is None:

@@ -407,7 +407,9 @@ class Branch:
 
         counts = (F.count(F.lit(1)).alias("read"), F.count(REASON).alias("unreadable"))
         frame = self.rejects.observe(frame, f"{source.name}.read", *counts)
-        return self.rejects.take(source.name, frame, because(F.col(REASON)), readable=False).drop(REASON)
+        return self.rejects.take(
+            source.name, frame, because(F.col(REASON)), F.col(REASON).isNotNull(), readable=False
+        ).drop(REASON)
 
     def decoded(self, source: Source, frame: DataFrame, form: Format[Any], wanted: Schema) -> DataFrame:
         """Bytes as columns; records that cannot be read are rejected."""
@@ -421,7 +423,7 @@ class Branch:
         read = frame.select(struct.alias("_record"), reason.alias(REASON), *carried)
         counts = (F.count(F.lit(1)).alias("read"), F.count(REASON).alias("unreadable"))
         read = self.rejects.observe(read, f"{source.name}.read", *counts)
-        read = self.rejects.take(source.name, read, because(F.col(REASON)), readable=False)
+        read = self.rejects.take(source.name, read, because(F.col(REASON)), F.col(REASON).isNotNull(), readable=False)
         return read.select("_record.*", *carried)
 
 

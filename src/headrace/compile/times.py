@@ -29,10 +29,11 @@ def timed(source: Source, frame: DataFrame, column: str, rejects: Rejects) -> Da
     frame = frame.withColumn(column, made)
     at = F.col(f"`{column}`")
     ahead = _ahead(time, at, arrives=SOURCES[source.connector].arrival is not None)
+    bad = at.isNull() | ahead
     reason = F.when(at.isNull(), F.lit("the record has no time that can be read")).when(
         ahead, F.lit("the time of the record lies too far in the future")
     )
-    return rejects.take(source.name, _observed(frame, source, column, ahead, rejects), because(reason))
+    return rejects.take(source.name, _observed(frame, source, column, ahead, rejects), because(reason), bad)
 
 
 def _observed(frame: DataFrame, source: Source, column: str, ahead: Column, rejects: Rejects) -> DataFrame:

@@ -24,7 +24,6 @@ from headrace.errors import Problem, nearest
 from headrace.model import Delivery, Flow, Location, Port, Schema, Sink, Source, Step
 from headrace.model.flow import STORES
 from headrace.model.types import TypeSyntaxError
-from headrace.operators.expect import DeadLetters, Expect
 from headrace.options import Options, Secret
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
@@ -58,10 +57,8 @@ def resolve(draft: Draft, given: Values | None = None) -> Declared:
         at, hint = draft.places.at("state"), nearest(str(draft.state), STORES)
         problems.append(Problem(code="bad-option", message=message, location=at, hint=hint))
     whole = _Reader(Entry(kind="step", name="", data={}, places=draft.places))
-    letters = None
-    if draft.dead_letters is not None:
-        letters = whole._options("dead_letters", DeadLetters, draft.dead_letters, "dead_letters")
-        problems += whole.problems
+    letters = whole.dead_letters(draft.dead_letters)
+    problems += whole.problems
     parts: dict[str, list[Any]] = {"source": [], "step": [], "sink": []}
     seen: dict[str, Entry] = {}
     broken: dict[str, tuple[Port, ...]] = {}
@@ -90,7 +87,7 @@ def resolve(draft: Draft, given: Values | None = None) -> Declared:
         parameters=parameters.declared,
         values=parameters.values,
         written=as_written(draft.spark, parameters.declared) if set_by else None,
-        dead_letters=letters if letters != DeadLetters() else None,
+        dead_letters=letters,
         places=draft.places,
     )
     return Declared(flow=flow, problems=tuple(problems), broken=broken)
@@ -171,9 +168,7 @@ class _Reader:
         schema = self._schema(data.get("schema"))
         time = self._options("the time", Time, data["time"], "time") if data.get("time") is not None else None
         table = self._table(data.get("table"))
-        expect = (
-            self._options("the rules", Expect, data["expect"], "expect") if data.get("expect") is not None else None
-        )
+        expect = self._expect(data.get("expect"))
         delivery = self._delivery(data.get("delivery"))
         options = None
         if what is not None:
@@ -288,6 +283,22 @@ class _Reader:
         if given is None or given is False:
             return None
         return self._options("the table", Table, {} if given is True else given, "table")
+
+    def _expect(self, given: object) -> Options | None:
+        if given is None:
+            return None
+        from headrace.operators.expect import Expect  # few flows have rules, and a check should be quick
+
+        return self._options("the rules", Expect, given, "expect")
+
+    def dead_letters(self, given: object) -> Options | None:
+        """What a flow says about its dead letters; None: the defaults."""
+        if given is None:
+            return None
+        from headrace.operators.expect import DeadLetters
+
+        said = self._options("dead_letters", DeadLetters, given, "dead_letters")
+        return said if said != DeadLetters() else None
 
     def _delivery(self, given: object) -> str | None:
         if given is None or (isinstance(given, str) and given in _DELIVERIES):

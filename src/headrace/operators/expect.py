@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from functools import reduce
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
@@ -192,15 +193,16 @@ class Expect(Options):
     def fate(self, rule: Rule) -> Fate:
         return rule.else_ or self.else_
 
-    def broken(self, given: Schema, fate: Fate) -> Column | None:
-        """Which rules of one fate a record breaks, in words; null: none. None if there are no such rules."""
+    def broken(self, given: Schema, fate: Fate) -> tuple[Column, Column] | None:
+        """Which rules of one fate a record breaks, in words, null: none; and whether it does. None: no such rules."""
         from pyspark.sql import functions as F
 
         rules = [rule for rule in self.rules if self.fate(rule) == fate]
-        said = [F.when(~holds, F.lit(text)) for rule in rules for text, holds in rule.conditions(given)]
-        if not said:
+        conditions = [condition for rule in rules for condition in rule.conditions(given)]
+        if not conditions:
             return None
-        return F.nullif(F.concat_ws("; ", *said), F.lit(""))
+        said = F.concat_ws("; ", *(F.when(~holds, F.lit(text)) for text, holds in conditions))
+        return F.nullif(said, F.lit("")), ~reduce(lambda a, b: a & b, (holds for _, holds in conditions))
 
 
 class DeadLetters(Options):

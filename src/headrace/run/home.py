@@ -4,7 +4,7 @@
   run.json         what was asked, what runs, how it ended          events.jsonl   what happened
   flow.yaml        the flow's text as it was started                 logs/          the driver's log
   checkpoints/     one folder per query; Spark's own                 places/        one folder per source and sink
-  journal/         what each batch of each query read
+  journal/         what each batch of each query read                dead-letters/  records that could not be taken
   lock             held as long as a supervisor or its driver lives  scratch/       may be deleted at any time
 """
 
