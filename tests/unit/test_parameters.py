@@ -112,7 +112,7 @@ def test_the_python_form_and_the_flow_file_are_the_same_flow_and_stay_so_when_wr
 
 def test_where_a_value_comes_from_the_strongest_first() -> None:
     layers: dict[str, Any] = {
-        "project": {"limit": 1, "rows": 1, "pause": "1 s", "shuffle": 4, "large": {"rows": 2}},
+        "project": lambda: {"limit": 1, "rows": 1, "pause": "1 s", "shuffle": 4, "large": {"rows": 2}},
         "environment": {"HEADRACE_PARAM_LIMIT": "3", "HEADRACE_PARAM_PAUSE": "3 s"},
         "remembered": {"limit": 4},
         "asked": {},

@@ -32,7 +32,14 @@ param_option = click.option(
 
 def given(parameters: dict[str, Any]) -> Values:
     """The values for parameters that a command means: the flags over the environment over the project's."""
-    from headrace.project import Project
-    from headrace.run.prepare import project_given
+    import os
 
-    return project_given(Project.find(), parameters)
+    from headrace.declare.parameters import Values
+
+    return Values(asked=parameters, environment=os.environ, project=_of_project)
+
+
+def _of_project() -> dict[str, Any]:
+    from headrace.project import Project
+
+    return Project.find().settings.parameters

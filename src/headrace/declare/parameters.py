@@ -10,7 +10,7 @@ parameter's type; within a text it is put in as text, so a string in an expressi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Literal
@@ -75,7 +75,8 @@ class Values:
     asked: Mapping[str, Any] = field(default_factory=dict)
     remembered: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
-    project: Mapping[str, Any] = field(default_factory=dict)
+    project: Callable[[], Mapping[str, Any]] = dict
+    """Asked only for a parameter that nobody else gives a value: most flows have none, and a check must be quick."""
     strict: bool = True
     """Whether everything that is asked for must be a parameter of this very flow."""
 
@@ -88,8 +89,9 @@ class Values:
         variable = f"HEADRACE_PARAM_{name.upper().replace('-', '_')}"
         if variable in self.environment:
             return self.environment[variable], f"environment {variable}"
-        own = self.project.get(flow)
-        for table in (own if isinstance(own, Mapping) else {}, self.project):
+        given = self.project()
+        own = given.get(flow)
+        for table in (own if isinstance(own, Mapping) else {}, given):
             if name in table and not isinstance(table[name], Mapping):
                 return table[name], "headrace.toml"
         return None

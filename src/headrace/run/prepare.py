@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from headrace.compile.plan import Plan
 from headrace.errors import FlowError, UsageError
@@ -19,9 +19,6 @@ from headrace.project import Project
 from headrace.run import change
 from headrace.run.home import Asked, Home, Record, home_of
 from headrace.run.process import identify
-
-if TYPE_CHECKING:
-    from headrace.declare.parameters import Values
 
 
 @dataclass(frozen=True)
@@ -41,13 +38,6 @@ def text_hash(text: bytes) -> str:
     return hashlib.sha256(text).hexdigest()
 
 
-def project_given(project: Project, asked: Mapping[str, Any], *, strict: bool = True) -> Values:
-    """The values for parameters: those asked for, over the environment's, over the project's."""
-    from headrace.declare.parameters import Values
-
-    return Values(asked=asked, environment=os.environ, project=project.settings.parameters, strict=strict)
-
-
 def _remembered(home: Home, flow: Flow) -> dict[str, Any]:
     """What a run that is resumed was given, as far as the flow still has such parameters."""
     if not flow.parameters or not home.exists:
@@ -64,8 +54,14 @@ def prepare(project: Project, file: Path, asked: Asked, *, fresh: bool = False, 
     from headrace.check import check
     from headrace.compile.planner import plan as make_plan
     from headrace.declare.load import declare
+    from headrace.declare.parameters import Values
 
-    given = project_given(project, asked.parameters, strict=strict)
+    given = Values(
+        asked=asked.parameters,
+        environment=os.environ,
+        project=lambda: project.settings.parameters,
+        strict=strict,
+    )
     declared = declare(file, given=given)
     remembered = {} if fresh else _remembered(home_of(project.home, declared.flow.name), declared.flow)
     if set(remembered) - set(asked.parameters):
