@@ -13,7 +13,7 @@ OLDEST := import sys; sys.exit(sys.version_info < (3, 11))
 UPGRADE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test format lock docs bench-overhead bench-state bench-windows clean style fast generated jars servers
+.PHONY: help setup demo check test format lock docs bench-overhead bench-ledger bench-state bench-windows clean style fast generated jars servers
 
 help: ## lists these
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -66,6 +66,9 @@ bench-overhead: setup jars ## the W1 flow against the same job by hand
 
 bench-windows: setup jars ## every kind of window over the same events: rate and memory
 	$(PYTHON) bench/windows.py
+
+bench-ledger: setup jars ## what it costs to account for every record
+	$(PYTHON) bench/ledger.py
 
 bench-state: setup jars ## five million keys in RocksDB: rate, and memory of the whole driver
 	$(PYTHON) bench/state.py

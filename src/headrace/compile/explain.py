@@ -33,6 +33,7 @@ def explain(plan: Plan) -> dict[str, Any]:
             }
             for q in plan.queries
         ],
+        "ledger": [{"part": name, "counted": said} for name, said in _ledger(plan)],
         "guarantees": [{"sink": p.sink, "delivery": str(p.delivery), "because": p.because} for p in plan.promises],
         "settings": [{"name": c.what, "value": c.value, "why": c.why, "by_author": c.by_author} for c in plan.choices],
     }
@@ -91,6 +92,30 @@ def _bad(rejects: dict[str, Any]) -> list[str]:
     return lines + ([f"      bad      records that {' or '.join(causes)}: {kept}the run's home"] if causes else [])
 
 
+def _ledger(plan: Plan) -> list[tuple[str, str]]:
+    """What is counted of each part in each batch, and what must add up."""
+    said: list[tuple[str, str]] = []
+    for part in plan.flow.ordered():
+        if isinstance(part, Source):
+            offsets = "offsets = read + lost upstream + offsets without a record; " if part.connector == "kafka" else ""
+            if part.table is None:
+                said.append((part.name, f"{offsets}read = emitted + dead-lettered"))
+        elif isinstance(part, Step):
+            operator: Operator = part.options
+            said.append((part.name, _BALANCES[operator.balance()]))
+        else:
+            said.append((part.name, "given = written + skipped as already written"))
+    return said
+
+
+_BALANCES = {
+    "each": "read = emitted + dead-lettered",
+    "some": "read = emitted + filtered + dead-lettered",
+    "others": "read and emitted are counted; it makes other records, so neither tells the other",
+    "state": "read = taken into state + late + dead-lettered; emitted and held are counted",
+}
+
+
 def _table(source: Source) -> str | None:
     if source.table is None:
         return None
@@ -130,6 +155,8 @@ def text(plan: Plan) -> str:
         lines.append(f"  {query['name']}: {does} ({query['output']}{every})")
     lines += ["", "guarantees"]
     lines += [f"  {g['sink']}: {g['delivery']}, because {g['because']}" for g in said["guarantees"]]
+    lines += ["", "ledger"]
+    lines += [f"  {one['part']}: {one['counted']}" for one in said["ledger"]]
     lines += ["", "settings"]
     for setting in said["settings"]:
         mark = " (yours)" if setting["by_author"] else ""

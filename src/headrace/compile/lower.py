@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import reduce
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.catalogue import FORMATS, SINKS, SOURCES
 from headrace.compile import letters as dead
+from headrace.compile.counting import Counts, Once, Stream, Uncounted, Wires
 from headrace.compile.leaves import Leaf, leaves, tagged
 from headrace.compile.letters import Counting, Looking, Rejects
 from headrace.compile.observed import Counted, of_this_batch
@@ -21,7 +22,17 @@ from headrace.compile.planner import may_reject, needed
 from headrace.compile.tables import Tables
 from headrace.compile.times import timed
 from headrace.connectors.attempts import first_attempt
-from headrace.connectors.base import ORIGIN, REASON, Batch, Between, Place, Reading, SinkConnector, SourceConnector
+from headrace.connectors.base import (
+    ORIGIN,
+    REASON,
+    Batch,
+    Between,
+    Place,
+    Reading,
+    SinkConnector,
+    SourceConnector,
+    Written,
+)
 from headrace.errors import FlowError
 from headrace.formats.base import Format
 from headrace.model import DEAD_LETTER, OUT, Delivery, Flow, Port, Schema, Sink, Source, Step
@@ -56,6 +67,8 @@ class Where:
     """Of the query that is lowered, where there is one."""
     note: Callable[[dict[str, Any]], None] = lambda told: None
     """Told of the dead letters of a batch, once they are kept."""
+    counted: bool = False
+    """Whether rows are counted on every wire, for the ledger."""
 
     def aside(self, step: str) -> Aside | None:
         """Where a step of a stream puts records aside."""
@@ -68,6 +81,19 @@ class Where:
         folder = self.home / "places" / step
         folder.mkdir(parents=True, exist_ok=True)
         return Place(step=step, flow=flow.name, home=folder, base=self.base, kafka=self.kafka)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of a batch, in numbers."""
+
+    trunk: Counts
+    behind: Counts
+    """Between the trunk and the branches, where rules of the trunk's step are held against what leaves it."""
+    branches: Mapping[str, Counts]
+    """Behind the trunk, on the way to each sink."""
+    sinks: Mapping[str, Written]
+    """As each sink has counted itself."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,31 +110,57 @@ class Lowered:
     repeated: int | None = None
     """The batch that was begun and not finished when the query was lowered."""
     rate: dead.Rate
+    wires: Stream | Once | Uncounted = Uncounted()
+    """What counts the rows on the wires up to the trunk."""
 
-    def write(self, frame: DataFrame, batch_id: int) -> None:
+    def write(self, frame: DataFrame, batch_id: int) -> Outcome:
         """Write one batch of the trunk to every sink; for foreachBatch, or once in batch mode."""
+        written: dict[str, Written] = {}
+        branches: dict[str, Counts] = {}
         sinks = [s for s in self.plan.flow.sinks if s.name in self.query.sinks]
         sides, again = self._sides(), batch_id == self.repeated
         dead.forget_failures(self.where.home, self.query.stateful, batch_id)
         shared = len(sinks) > 1 or bool(sides) or again or self._rejects_behind()
         if shared:
             frame = frame.persist()  # every sink reads the batch; without this each would compute it again
-        counted = Counted(self.where.session)
+        behind, counting = Counted(self.where.session), dict[str, Counted]()
         try:
             if again:
                 frame.count()  # a sink that has the batch already does not look at it; what is rejected must be known
-            given = {self.query.trunk: self._expected(frame, Counting(counted))}
+            given = {self.query.trunk: self._given(frame, behind)}
             given |= self._put_aside(sides, frame, batch_id)
             for sink in sinks:
-                branch = Branch(self.plan, self.where, given, rejects=Counting(counted))
-                self._write(sink, branch.frame(sink.inputs[0]), batch_id)
-            self._keep_letters(given | {self.query.trunk: frame}, batch_id, counted, again=again)
+                counted = counting[sink.name] = Counted(self.where.session)
+                once = Once(counted) if self.where.counted else Uncounted()
+                branch = Branch(self.plan, self.where, given, rejects=Counting(counted), wires=once)
+                taken = branch.frame(sink.inputs[0])
+                if sink.inputs[0] in sides:
+                    taken = once.wire(taken, str(sink.inputs[0]))
+                written[sink.name] = self._write(sink, taken, batch_id)
+                branches[sink.name] = once.read()
+            written |= self._keep_letters(
+                given | {self.query.trunk: frame}, batch_id, (behind, *counting.values()), again=again
+            )
+            outcome = Outcome(
+                trunk=self.wires.read(self.where.session) if isinstance(self.wires, Stream) else self.wires.read(),
+                behind=Once(behind).read(),
+                branches=branches,
+                sinks=written,
+            )
         finally:
             if shared:
                 frame.unpersist()
         for port in sides:
             if (aside := self.where.aside(port.step)) is not None:
                 shutil.rmtree(aside.batch(batch_id), ignore_errors=True)
+        return outcome
+
+    def _given(self, frame: DataFrame, behind: Counted) -> DataFrame:
+        """A batch of the trunk as the sinks are given it."""
+        held = self._expected(frame, Counting(behind))
+        if held is frame or not self.where.counted:
+            return held
+        return Once(behind).wire(held, str(self.query.trunk))
 
     def _expected(self, frame: DataFrame, rejects: Rejects) -> DataFrame:
         """A batch of the trunk without what breaks a rule of its step, where that could not be said in the stream."""
@@ -126,14 +178,17 @@ class Lowered:
         base = flow[self.query.trunk.step]
         return any(may_reject(flow[n]) for n in behind) or (isinstance(base, Step) and base.expect is not None)
 
-    def _keep_letters(self, given: Mapping[Port, DataFrame], batch_id: int, counted: Counted, *, again: bool) -> None:
-        """Writes the dead letters of a batch, if it has any."""
+    def _keep_letters(
+        self, given: Mapping[Port, DataFrame], batch_id: int, counted: Sequence[Counted], *, again: bool
+    ) -> dict[str, Written]:
+        """Writes the dead letters of a batch, if it has any; what became of them in each sink that takes some."""
         where, query, flow = self.where, self.query, self.plan.flow
         stream = of_this_batch(where.session) if where.streaming else self.counted.read()
-        number = dead.counted(stream, counted.read())
+        number = dead.counted(stream, *(one.read() for one in counted))
+        written: dict[str, Written] = {}
         failures = list(dead.failures_of(where.home, query.stateful, batch_id))
         if not (again or number or failures):
-            return
+            return written
         if {*query.sources, *query.steps} <= {*query.owned}:
             self.rate.check(number, flow.name)
         where.session.sparkContext.setJobDescription(f"headrace dead letters of {query.name} batch {batch_id}")
@@ -141,7 +196,7 @@ class Lowered:
         if failures:
             found.append(dead.failures_frame(where.session, failures))
         if not found:
-            return
+            return written
         letters = dead.at_time(reduce(lambda a, b: a.unionByName(b), found), at).persist()
         try:
             file = dead.file_of(where.home, query.name, batch_id)
@@ -149,12 +204,13 @@ class Lowered:
             for sink in (s for s in flow.sinks if s.name in query.letters and kept):
                 ports = {Port(n, DEAD_LETTER): letters.where(f"step = '{n}'") for n in query.owned}
                 branch = Branch(self.plan, where, ports, rejects=Counting(Counted(where.session)))
-                self._write(sink, branch.frame(sink.inputs[0]), batch_id)
+                written[sink.name] = self._write(sink, branch.frame(sink.inputs[0]), batch_id)
         finally:
             letters.unpersist()
         dead.forget_failures(where.home, query.stateful, batch_id)
         if kept:
             where.note({"query": query.name, "batch": batch_id, "steps": kept})
+        return written
 
     def _letters(self, given: Mapping[Port, DataFrame], batch_id: int, number: int) -> tuple[list[DataFrame], int]:
         """The rejected records of a batch, found by reading it again; and when the batch was planned."""
@@ -210,7 +266,7 @@ class Lowered:
             port: put_aside(session, self.where.aside(port.step), batch_id, self.plan.schemas[port]) for port in sides
         }
 
-    def _write(self, sink: Sink, frame: DataFrame, batch_id: int) -> None:
+    def _write(self, sink: Sink, frame: DataFrame, batch_id: int) -> Written:
         connector = self.where.sinks.get(sink.name) or SINKS[sink.connector](sink.options)
         form = _format(sink, connector.default_format)
         if connector.carries == "bytes" and form is not None:
@@ -223,18 +279,22 @@ class Lowered:
             delivery=next(p.delivery for p in self.plan.promises if p.sink == sink.name),
         )
         if batch.delivery is Delivery.AT_MOST_ONCE and not first_attempt(batch.place, batch_id):
-            return
+            return Written(skipped=frame.count())
         session = self.where.session
         session.sparkContext.setJobDescription(f"headrace sink {sink.name} batch {batch_id}")
         if connector.complete:
-            connector.write(frame, batch)
-            return
+            return connector.write(frame, batch)
         frame = frame.persist()
         try:
             frame.count()  # what the sink does not look at must be computed too: records may be rejected there
-            connector.write(frame, batch)
+            return connector.write(frame, batch)
         finally:
             frame.unpersist()
+
+
+def read_name(source: str) -> str:
+    """The name under which what a source reads is counted, before anything is done with it."""
+    return f"{source}:read"
 
 
 def _format(part: Source | Sink, default: str | None) -> Format[Any] | None:
@@ -276,10 +336,12 @@ class Branch:
         given: Mapping[Port, DataFrame],
         *,
         rejects: Rejects,
+        wires: Wires | None = None,
         streaming: bool = False,
         trunk: Query | None = None,
     ) -> None:
         self.plan, self.where, self.streaming, self.rejects, self.trunk = plan, where, streaming, rejects, trunk
+        self.wires: Wires = wires or Uncounted()
         self.frames: dict[tuple[Port, bool], DataFrame] = {
             (port, marked): frame for port, frame in given.items() for marked in (True, False)
         }
@@ -293,7 +355,8 @@ class Branch:
                 out = Port(part.name, name)
                 frame = self._expected(part, out, frame)
                 marks = marked and (isinstance(part, Source) or part.options.remakes_columns())
-                self.frames[out, marked] = self._mark(out, frame) if marks else frame
+                timed_frame = self._mark(out, frame) if marks else frame
+                self.frames[out, marked] = self._counted(part, out, timed_frame)
         return self.frames[port, marked]
 
     def _expected(self, part: Any, port: Port, frame: DataFrame) -> DataFrame:
@@ -315,6 +378,10 @@ class Branch:
         if self._keeps(name):
             return lambda frame, failed: dead.rejecting(self.rejects, name, frame, failed)
         return lambda frame, failed: dead.stopped(name, frame, failed)
+
+    def _counted(self, part: object, port: Port, frame: DataFrame) -> DataFrame:
+        """A table is no stream: it is read when it is read, and not counted."""
+        return frame if isinstance(part, Source) and part.table is not None else self.wires.wire(frame, str(port))
 
     def _mark(self, port: Port, frame: DataFrame) -> DataFrame:
         column, delay = self.plan.schemas[port].event_time, self._watermark(port)
@@ -341,6 +408,7 @@ class Branch:
             reject=self._reject(part.name),
             carried=self._carried(frames),
             failures=(self.where.home / dead.FAILURES / part.name).resolve(),
+            keep=None if isinstance(self.wires, Uncounted) else self.wires.kept,
         )
         return operator.lower(frames, low)
 
@@ -391,6 +459,8 @@ class Branch:
                 frame = tagged(frame, source.name)
             if origin:
                 frame = _with_source(frame, source.name)
+            if source.table is None:
+                frame = self.wires.wire(frame, read_name(source.name))
             if connector.carries == "bytes" and form is not None:
                 frame = self.decoded(source, frame, form, _untimed(source, wanted))
             elif reading.reasons:
@@ -453,7 +523,9 @@ def lower(plan: Plan, query: Query, where: Where) -> Lowered:
     """The frames of a query. With a streaming session the trunk is a stream, else a batch over all there is."""
     counted = Counted(where.session)
     rejects = Counting(None if where.streaming else counted)
-    trunk = Branch(plan, where, {}, rejects=rejects, streaming=where.streaming, trunk=query).frame(query.trunk)
+    wires = (Stream() if where.streaming else Once(counted)) if where.counted else Uncounted()
+    branch = Branch(plan, where, {}, rejects=rejects, wires=wires, streaming=where.streaming, trunk=query)
+    trunk = branch.frame(query.trunk)
     return Lowered(
         plan=plan,
         query=query,
@@ -463,4 +535,5 @@ def lower(plan: Plan, query: Query, where: Where) -> Lowered:
         leaves=leaves(trunk) if where.streaming else (),
         repeated=_unfinished(where.checkpoint) if where.streaming else None,
         rate=dead.Rate((plan.flow.dead_letters or DeadLetters()).per_minute),
+        wires=wires,
     )

@@ -22,16 +22,22 @@ _PATIENCE = 60_000
 Metrics = Mapping[str, Mapping[str, Any]]
 
 
+def this_execution(session: SparkSession) -> Any:
+    """Spark's execution of the stream's part of the batch whose `foreachBatch` we are in; else None."""
+    query = session.sparkContext.getLocalProperty(_QUERY)
+    running: Any = session._jsparkSession.streams().get(query) if query else None
+    return None if running is None else running.streamingQuery().lastExecution()
+
+
 def of_this_batch(session: SparkSession) -> Metrics:
     """The metrics observed in the stream's part of a batch, by name; to be called in `foreachBatch`, after an action.
 
     All are zero, or null, as long as the batch has not been computed. Outside `foreachBatch` there are none.
     """
-    query = session.sparkContext.getLocalProperty(_QUERY)
-    running: Any = session._jsparkSession.streams().get(query) if query else None
-    if running is None:
+    execution = this_execution(session)
+    if execution is None:
         return {}
-    found, metrics = {}, running.streamingQuery().lastExecution().observedMetrics().iterator()
+    found, metrics = {}, execution.observedMetrics().iterator()
     while metrics.hasNext():
         pair = metrics.next()
         found[str(pair._1())] = json.loads(pair._2().json())

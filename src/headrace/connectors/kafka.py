@@ -64,6 +64,11 @@ class KafkaSourceOptions(Options):
     per_batch: int | None = Option(
         1_000_000, ge=1, description="Most records in one batch; null: all there are.", examples=[100_000]
     )
+    on_lost: Literal["stop", "continue"] = Option(
+        "stop",
+        description="What to do when records were deleted before they were read, as by retention: stop the run, or go "
+        "on behind them. Either way it is said which, and the ledger counts them as lost upstream.",
+    )
     metadata: tuple[Metadata, ...] = Option(
         (),
         description="What to add behind the record's columns, each as kafka_<name>.",
@@ -109,8 +114,8 @@ class KafkaSource(ReplayableSource[KafkaSourceOptions]):
     """Records of one or more topics, each once, in order within a partition.
 
     Only records of committed transactions are read. If records were deleted before they were read (retention),
-    the run fails and says so, rather than leave them out. `--from` and `--to` take an offset for all partitions
-    ("1500"), one for each ("0:1500,1:1720"), or an ISO 8601 time; `--to` is not included.
+    the run says which, and stops unless `on_lost` tells it to go on. `--from` and `--to` take an offset for all
+    partitions ("1500"), one for each ("0:1500,1:1720"), or an ISO 8601 time; `--to` is not included.
     """
 
     carries = "bytes"
@@ -179,7 +184,7 @@ class KafkaSource(ReplayableSource[KafkaSourceOptions]):
         given = self.options
         settings = {
             "subscribe": ",".join(given.topic),
-            "failOnDataLoss": "true",
+            "failOnDataLoss": str(given.on_lost == "stop").lower(),
             "groupIdPrefix": f"headrace-{reading.place.flow}-{reading.place.step}",
             "includeHeaders": str("headers" in given.metadata).lower(),
             "kafka.isolation.level": "read_committed",

@@ -24,6 +24,8 @@ KINDS = (
     "retrying",  # it will be tried again
     "restarted",  # it runs again; `seconds` since it failed
     "idle",  # a source is silent, and time was moved on without it
+    "lost",  # records were deleted before they were read
+    "expiring",  # records that are not read yet will be deleted soon
     "draining",  # the input has ended, the last windows are closed
     "stopped",  # ended on request; `resume` says where it goes on
     "finished",  # everything there was is done

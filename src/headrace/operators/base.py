@@ -19,7 +19,7 @@ from headrace.operators.letters import Reject, stop_at
 from headrace.options import Options
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 T = TypeVar("T", bound="type[Operator]")
 
@@ -51,6 +51,14 @@ class State:
     """What to do about that, if the usual advice does not fit."""
 
 
+Balance = Literal["each", "some", "others", "state"]
+"""What becomes of the records a step takes, for the ledger.
+
+each: one leaves for each. some: those it leaves out are counted. others: it makes new ones, of any number.
+state: they are taken into state, or are late.
+"""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Lowering:
     """What a lowering may know besides its frames."""
@@ -71,6 +79,23 @@ class Lowering:
     failures: Path | None = None
     """Where a step that cannot reject, because it keeps state, puts the records its function raised on; a folder
     for each batch. None: the flow stops at the first."""
+    keep: Callable[[DataFrame, str, Column], DataFrame] | None = None
+    """How rows are filtered so that those left out are counted, under a name; None: they are not counted."""
+
+    def kept(self, frame: DataFrame, condition: Column, port: str = OUT) -> DataFrame:
+        """The rows that leave by a port: those for which the condition holds. The others are counted."""
+        if self.keep is None:
+            return frame.where(condition)
+        return self.keep(frame, left_out(self.step, port), condition)
+
+
+def left_out(step: str, port: str) -> str:
+    """The name under which the records are counted that do not leave by a port.
+
+    >>> left_out("large", "out")
+    'large.out:filtered'
+    """
+    return f"{step}.{port}:filtered"
 
 
 class Operator(Options, ABC):
@@ -106,6 +131,10 @@ class Operator(Options, ABC):
     def identifies(self) -> tuple[str, ...]:
         """The columns that identify a row of its output, where rows are new values for keys; else none."""
         return ()
+
+    def balance(self) -> Balance:
+        """What becomes of the records it takes, for the ledger."""
+        return "each" if self.state(()) is None else "state"
 
     def every(self) -> timedelta | None:
         """How long at least between two answers, if it is asked to hold back; None: as soon as there are any."""

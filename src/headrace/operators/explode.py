@@ -10,7 +10,7 @@ from headrace.expressions.expression import Expression
 from headrace.model import Schema
 from headrace.model.types import UNKNOWN, Array, DataType, Map, Struct
 from headrace.model.types import Field as Column
-from headrace.operators.base import Lowering, Operator, Say, operator
+from headrace.operators.base import Balance, Lowering, Operator, Say, operator
 from headrace.operators.columns import typed
 
 if TYPE_CHECKING:
@@ -50,6 +50,9 @@ class Explode(Operator):
 
     def needs(self, wanted: frozenset[str], given: tuple[Schema, ...]) -> tuple[frozenset[str], ...]:
         return ((wanted - {self.as_}) | self.each.columns(),)
+
+    def balance(self) -> Balance:
+        return "others"
 
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
         from pyspark.sql import functions as F

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field
 
 from headrace.model import Schema
-from headrace.operators.base import Lowering, Operator, Say, operator
+from headrace.operators.base import Balance, Lowering, Operator, Say, operator
 from headrace.operators.columns import ValueOption, condition
 from headrace.operators.functions import Function
 from headrace.operators.lowering import computed, may_fail, uncalled
@@ -40,9 +40,12 @@ class Filter(Operator):
     def rejects(self) -> bool:
         return may_fail((self.where,))
 
+    def balance(self) -> Balance:
+        return "some"
+
     def how(self, given: tuple[Schema, ...]) -> str:
         return self.where.how() if isinstance(self.where, Function) else "native"
 
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
         frame, column = computed(frames[0], (self.where,), low)
-        return {"out": uncalled(frame.where(column(self.where)))}
+        return {"out": uncalled(low.kept(frame, column(self.where)))}

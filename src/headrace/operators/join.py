@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, model_validator
 
 from headrace.model import Schema
-from headrace.operators.base import Lowering, Say, State, operator
+from headrace.operators.base import Balance, Lowering, Say, State, operator
 from headrace.operators.marks import marks_of, noted, unmarked
 from headrace.operators.sides import Sides, renamed, with_time
 from headrace.options import Duration, Options, parse_duration, refuse, show_duration
@@ -144,6 +144,9 @@ class Join(Sides):
 
     def sets_time(self) -> bool:
         return self.within is not None
+
+    def balance(self) -> Balance:
+        return "others" if self.within is None else "state"
 
     def how(self, given: tuple[Schema, ...]) -> str:
         return "native" if self.within is not None else "native: the table is sent to every task"

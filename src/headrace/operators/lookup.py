@@ -11,7 +11,7 @@ from pydantic import Field, field_validator, model_validator
 from headrace.errors import DataError, nearest
 from headrace.model import Schema
 from headrace.model.types import UNKNOWN, Array, DataType, Map, Struct, TypeSyntaxError
-from headrace.operators.base import Lowering, Operator, Say, operator
+from headrace.operators.base import Balance, Lowering, Operator, Say, operator
 from headrace.operators.databases import Asked, Cache, Database, PostgresqlDatabase, SqliteDatabase, recalled
 from headrace.operators.sides import Pairs
 from headrace.options import Duration, Options, Secret, parse_duration, refuse, show_duration
@@ -141,6 +141,9 @@ class Lookup(Operator):
     def how(self, given: tuple[Schema, ...]) -> str:
         cached = f"{self.cache.rows} keys for {show_duration(self.cache.age)}"
         return f"Python in Arrow batches: one question to the database for each; a worker remembers {cached}"
+
+    def balance(self) -> Balance:
+        return "each" if self.kind == "left" else "others"
 
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
         from pyspark.sql.types import StructType

@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema, mo
 from headrace.expressions.expression import Expression
 from headrace.model import Schema
 from headrace.model.types import UNKNOWN, Array, Struct, TypeSyntaxError
-from headrace.operators.base import Lowering, Operator, Say, operator
+from headrace.operators.base import Balance, Lowering, Operator, Say, operator
 from headrace.operators.columns import Columns, reads, typed, typed_columns
 from headrace.operators.functions import Function
 from headrace.operators.letters import FAILED, failed_type
@@ -104,6 +104,9 @@ class Map(_Records):
     def how(self, given: tuple[Schema, ...]) -> str:
         return ways(self.columns) if self.python is None else "Python in Arrow batches: it takes whole records"
 
+    def balance(self) -> Balance:
+        return "each" if self.python is None else "others"  # a function may give no record
+
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
         if self.python is not None:
             return {"out": self._through_python(self.python, False, frames[0], low)}
@@ -162,6 +165,9 @@ class FlatMap(_Records):
 
     def how(self, given: tuple[Schema, ...]) -> str:
         return "native" if self.python is None else "Python in Arrow batches: it takes whole records"
+
+    def balance(self) -> Balance:
+        return "others"
 
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
         from pyspark.sql import functions as F

@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from headrace.expressions.expression import Expression
 from headrace.model import Schema
-from headrace.operators.base import Lowering, Operator, Say, operator
+from headrace.operators.base import Balance, Lowering, Operator, Say, operator
 from headrace.operators.columns import condition
 from headrace.options import refuse
 
@@ -55,6 +55,9 @@ class Split(Operator):
             condition(where, given[0], say, "into", port)
         return dict.fromkeys(self.ports(), given[0])
 
+    def balance(self) -> Balance:
+        return "some"
+
     def needs(self, wanted: frozenset[str], given: tuple[Schema, ...]) -> tuple[frozenset[str], ...]:
         return (wanted.union(*(where.columns() for where in self.into.values())),)
 
@@ -67,6 +70,6 @@ class Split(Operator):
         earlier = F.lit(False)
         for port, where in self.into.items():
             holds = F.coalesce(to_spark(where), F.lit(False))  # a null condition does not hold
-            out[port] = frames[0].where(holds & ~earlier)
+            out[port] = low.kept(frames[0], holds & ~earlier, port)
             earlier = earlier | holds
-        return out | {OTHERWISE: frames[0].where(~earlier)}
+        return out | {OTHERWISE: low.kept(frames[0], ~earlier, OTHERWISE)}

@@ -27,11 +27,14 @@ from headrace.project import Project, kafka_client
 from headrace.run import classes
 from headrace.run import session as sessions
 from headrace.run.checkpoint import resume_point
-from headrace.run.failure import Failure, NotThereError, explain
+from headrace.run.expiring import Expiring
+from headrace.run.failure import Failure, NotThereError, explain, tells_of_loss
 from headrace.run.flush import holds_windows, plan_flush
 from headrace.run.home import Home, Record
 from headrace.run.idle import Idle
 from headrace.run.lag import Groups
+from headrace.run.ledger import Ledger
+from headrace.run.lost import refuse, unread
 from headrace.run.prepare import text_hash
 from headrace.run.queries import Running, Stopping, Watch, run_batch, start_query
 
@@ -225,9 +228,11 @@ def _run(
         return _ended(home, plan, stopping)
     groups = Groups(plan, kafka)
     idle = Idle(plan, home)
+    expiring = Expiring(plan, home, kafka)
 
     def note(measured: dict[str, Any]) -> None:
         groups.note(measured)
+        expiring.note(measured)
         idle.note(measured)
 
     watch = Watch(home, plan.queries, note)
@@ -235,6 +240,7 @@ def _run(
     running: list[Running] = []
     try:
         until_done = record.asked.until_done
+        _look_for_lost(home, plan, kafka)
         for query in plan.queries:  # one by one: if the second cannot start, the first must still be stopped
             running += [start_query(home, plan, query, where, stopping, until_done=until_done)]
         events.append(home.events, "started", mode=str(plan.mode), queries=[q.name for q in plan.queries])
@@ -242,12 +248,27 @@ def _run(
         _wait(running, stopping, None if until_done else idle)
         if record.asked.until_done and not stopping.asked:
             _drain(home, plan, running, stopping)
+    except Exception as error:
+        if tells_of_loss(error):  # Spark says that records are gone, but not which
+            _look_for_lost(home, plan, kafka)
+        raise
     finally:
         for one in running:
             one.stop(STOP_WITHIN if stopping.asked else 0.0)
         watch.settle(running)
         groups.close()
+        expiring.close()
     return _ended(home, plan, stopping)
+
+
+def _look_for_lost(home: Home, plan: Plan, kafka: Mapping[str, str]) -> None:
+    """Notes what was deleted before it was read; raises DataError unless the run is to go on without."""
+    lost = [one for query in plan.queries for one in unread(plan, query, home.checkpoint(query.name), kafka)]
+    if lost:
+        Ledger(home.ledger).lose(*lost)
+        for one in lost:
+            events.append(home.events, "lost", records=one.records, what=str(one), source=one.source, query=one.query)
+        refuse(plan, lost)
 
 
 def _wait(running: list[Running], stopping: Stopping, idle: Idle | None = None) -> None:

@@ -155,6 +155,11 @@ _NO_TOPIC = re.compile(
 _LOST = re.compile(r"KAFKA_DATA_LOSS|Some data may have been lost|OffsetOutOfRangeException|failOnDataLoss")
 
 
+def tells_of_loss(error: BaseException) -> bool:
+    """Whether an error says that records were deleted before they were read."""
+    return _LOST.search(_text(error)) is not None
+
+
 def _kafka(text: str, address: str) -> Failure | None:
     if not re.search(r"[kK]afka|KAFKA|librdkafka", text):
         return None

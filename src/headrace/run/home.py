@@ -5,6 +5,7 @@
   flow.yaml        the flow's text as it was started                 logs/          the driver's log
   checkpoints/     one folder per query; Spark's own                 places/        one folder per source and sink
   journal/         what each batch of each query read                dead-letters/  records that could not be taken
+  ledger.db        what became of every record
   lock             held as long as a supervisor or its driver lives  scratch/       may be deleted at any time
 """
 
@@ -125,6 +126,10 @@ class Home:
 
     def journal(self, query: str) -> Path:
         return self.path / "journal" / f"{query}.jsonl"
+
+    @property
+    def ledger(self) -> Path:
+        return self.path / "ledger.db"
 
     def batch(self, number: int) -> Path:
         """The folder of one run in batch mode; its own, so that sinks do not take its rows for those of another."""

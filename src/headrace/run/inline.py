@@ -18,25 +18,34 @@ from headrace.run import classes
 from headrace.run import session as sessions
 from headrace.run.failure import slow_start
 from headrace.run.flush import holds_windows, plan_flush
+from headrace.run.ledger import Ledger, entry
 from headrace.run.queries import has_watermark
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 SLOW_STARTS = 3
 """How often a query is tried while Python is too slow to start, as on a busy machine; it goes on where it was."""
 
 
-def run_to_end(plan: Plan, query: Query, where: Where, checkpoint: Path, *, flush: bool = True) -> None:
+def run_to_end(
+    plan: Plan, query: Query, where: Where, checkpoint: Path, *, flush: bool = True, ledger: Ledger | None = None
+) -> None:
     """Takes all input there is, and closes the last windows unless `flush` is off; raises what a batch raises."""
     lowered = lower(plan, query, replace(where, checkpoint=checkpoint))
+
+    def write(frame: DataFrame, batch_id: int) -> None:
+        outcome = lowered.write(frame, batch_id)
+        if ledger is not None:
+            ledger.put(entry(plan, query, batch_id, outcome))
+
     if not where.streaming:
-        lowered.write(lowered.trunk, 0)
+        write(lowered.trunk, 0)
         return
 
     def once(**trigger: Any) -> None:
         (
-            lowered.trunk.writeStream.foreachBatch(lowered.write)
+            lowered.trunk.writeStream.foreachBatch(write)
             .outputMode(query.changes.value)
             .option("checkpointLocation", str(checkpoint))
             .trigger(**trigger)

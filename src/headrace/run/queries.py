@@ -13,8 +13,10 @@ from headrace.compile.leaves import leaves
 from headrace.compile.plan import Plan, Query
 from headrace.observe import events
 from headrace.observe.progress import OUT_METRIC, measure
+from headrace.run.book import Book
 from headrace.run.home import Home
 from headrace.run.journal import Journal, note
+from headrace.run.ledger import Ledger, entry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -101,10 +103,11 @@ def start_query(home: Home, plan: Plan, query: Query, where: Where, stopping: St
     from headrace.compile.lower import lower
 
     checkpoint, journal = home.checkpoint(query.name), Journal(home.journal(query.name))
-    lowered = lower(plan, query, replace(where, checkpoint=checkpoint, note=_noting(home)))
+    lowered = lower(plan, query, replace(where, checkpoint=checkpoint, note=_noting(home), counted=True))
     trunk = _counted(lowered.trunk)
     errors: list[BaseException] = []
     order = leaves(trunk)
+    book = Book(Ledger(home.ledger), plan, query, checkpoint, order, where.kafka, where.stop)
 
     def write(frame: DataFrame, batch_id: int) -> None:
         try:
@@ -112,8 +115,8 @@ def start_query(home: Home, plan: Plan, query: Query, where: Where, stopping: St
                 # The batch before this one is committed, and nothing of this one is written: a clean place to end.
                 # Returning instead would commit a batch whose rows nobody wrote.
                 raise BetweenBatchesError
-            note(journal, checkpoint, batch_id, order)
-            lowered.write(frame, batch_id)
+            read = note(journal, checkpoint, batch_id, order)
+            book.record(read, lowered.write(frame, batch_id))
         except BaseException as error:
             errors.append(error)
             raise
@@ -173,11 +176,12 @@ def run_batch(home: Home, plan: Plan, query: Query, where: Where) -> None:
 
     from headrace.compile.lower import lower
 
-    lowered = lower(plan, query, replace(where, note=_noting(home)))
+    lowered = lower(plan, query, replace(where, note=_noting(home), counted=True))
     seen = Observation(OUT_METRIC)
     begun = time.monotonic()
     try:
-        lowered.write(lowered.trunk.observe(seen, F.count(F.lit(1)).alias("rows")), 0)
+        outcome = lowered.write(lowered.trunk.observe(seen, F.count(F.lit(1)).alias("rows")), 0)
+        Ledger(where.home / home.ledger.name).put(entry(plan, query, 0, outcome))
     except Exception as error:
         error.headrace_query = query.name  # type: ignore[attr-defined]
         raise

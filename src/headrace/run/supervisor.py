@@ -34,6 +34,11 @@ LONGEST_WAIT = 30.0
 KILL_AFTER = 45.0
 """Seconds a driver has to stop; longer than it gives its last batch."""
 LARGEST_LOG = 20 * 2**20
+_WARNINGS = {
+    "lost": 'warning: source "{source}" can no longer read {records:,} records, deleted before they were read: {what}',
+    "expiring": 'warning: source "{source}" has not read {topic}, partition {partition} from offset {offset} on; '
+    "Kafka begins to delete it in {seconds} s",
+}
 
 
 def backoff(failures: int) -> float:
@@ -201,6 +206,8 @@ class Supervisor:
         elif kind in ("progress", "dead-letters"):
             self.totals = self.totals.add(event) if kind == "progress" else self.totals.add_letters(event)
             self.index.progress(self.home.name, self.totals.as_dict())
+        elif kind in _WARNINGS:
+            self.view.note(_WARNINGS[kind].format(**event))
         self.view.event(event)
 
     def _verdict(self, code: int, outcome: dict[str, Event]) -> Failure | None:

@@ -1,0 +1,121 @@
+"""What the ledger costs: the W1 flow of bench/overhead.py with and without it, in turns, on one Spark session.
+
+Time on the clock depends on what else the machine does, so the processor time of the driver is measured too: it is
+what the counting takes. `make bench-ledger` prints both ratios and writes them to bench/results/ledger.json.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import overhead
+
+ROUNDS = int(os.environ.get("ROUNDS", "6"))
+BOUND = 0.97
+
+
+def once(session: Any, client: dict[str, str], folder: Path, *, kept: bool) -> tuple[float, float]:
+    """Runs W1; seconds on the clock and of the processors."""
+    import psutil
+
+    from headrace.check import load
+    from headrace.compile.lower import Where
+    from headrace.compile.planner import plan
+    from headrace.run.inline import run_to_end
+    from headrace.run.ledger import Ledger
+
+    file = folder / "w1.yaml"
+    file.write_text(overhead.FLOW.replace("OUT", str(folder / "out")), encoding="utf-8")
+    made = plan(load(file), cores=2)
+    where = Where(session=session, streaming=True, home=folder, base=folder, kafka=client, counted=kept)
+    java = psutil.Process(session.sparkContext._gateway.proc.pid)
+    used, begun = java.cpu_times(), time.monotonic()
+    ledger = Ledger(folder / "ledger.db") if kept else None
+    run_to_end(made, made.queries[0], where, folder / "checkpoint", flush=False, ledger=ledger)
+    after = java.cpu_times()
+    seconds = time.monotonic() - begun
+    if ledger is not None:
+        check(ledger)
+    return seconds, after.user + after.system - used.user - used.system
+
+
+def check(ledger: Any) -> None:
+    """The numbers must be right, or their cost means nothing."""
+    from headrace.run.audit import audit
+
+    entries = list(ledger.entries())
+    made = audit(entries, {"per_page": entries[-1].batch})
+    read = next(total.numbers["read"] for total in made.totals if total.part == "events")
+    if not made.balanced or read != overhead.EVENTS:
+        sys.exit(f"the ledger does not add up: {made.findings}, {read} read")
+
+
+def main() -> None:
+    from headrace.log import broker
+    from headrace.project import Project
+    from headrace.run.inline import local_session
+
+    work = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
+    (work / "headrace.toml").touch()
+    project = Project.find(work)
+    try:
+        client = {"bootstrap.servers": broker.start(project).bootstrap}
+        overhead.load_events(client)
+        session = local_session(cores=2)
+        taken: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+        for round_ in range(ROUNDS + 2):  # two to warm up
+            for kept in (True, False) if round_ % 2 else (False, True):
+                folder = work / f"{kept}-{round_}"
+                folder.mkdir()
+                seconds, processor = once(session, client, folder, kept=kept)
+                label = "warm-up" if round_ < 2 else f"round {round_ - 1}"
+                name = "with ledger" if kept else "without"
+                rate = overhead.EVENTS / seconds
+                print(f"{label:8} {name:12} {rate:10,.0f} events/s, {processor:6.2f} s of the processors", flush=True)
+                if round_ >= 2:
+                    taken[kept].append((seconds, processor))
+                shutil.rmtree(folder)
+        session.stop()
+    finally:
+        broker.stop(project, delete=True)
+        shutil.rmtree(work, ignore_errors=True)
+    report(taken)
+
+
+def report(taken: dict[bool, list[tuple[float, float]]]) -> None:
+    """Prints and keeps the ratios: medians over the rounds, without over with."""
+
+    def ratio(index: int) -> float:
+        return statistics.median(t[index] for t in taken[False]) / statistics.median(t[index] for t in taken[True])
+
+    clock, processor = ratio(0), ratio(1)
+    print(f"\nthroughput with the ledger, of that without: {clock:.3f} by the clock, {processor:.3f} by processor time")
+    print(f"at least {BOUND} is the aim")
+    result = {
+        "events": overhead.EVENTS,
+        "rounds": ROUNDS,
+        "ratio_by_clock": round(clock, 3),
+        "ratio_by_processor_time": round(processor, 3),
+        "seconds": {name: [round(s, 2) for s, _ in taken[kept]] for name, kept in (("with", True), ("without", False))},
+        "processor_seconds": {
+            name: [round(p, 2) for _, p in taken[kept]] for name, kept in (("with", True), ("without", False))
+        },
+        "load": [round(n, 1) for n in os.getloadavg()],
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
+        "when": time.strftime("%Y-%m-%d"),
+    }
+    target = Path(__file__).parent / "results" / "ledger.json"
+    target.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""The audit of a run from its home: reads the ledger, counts what must be counted apart, adds up."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from headrace.compile.planner import plan as make_plan
+from headrace.errors import UsageError
+from headrace.model import Mode
+from headrace.project import Project, kafka_client
+from headrace.run.audit import Audit, audit
+from headrace.run.checkpoint import last_committed
+from headrace.run.driver import load_flow
+from headrace.run.gaps import count_gaps, short
+from headrace.run.home import Home
+from headrace.run.ledger import Ledger
+
+
+def of_run(project: Project, home: Home) -> Audit:
+    """The ledger of a run, added up; of the last one, where it ran in batch mode."""
+    record, ledger = home.read(), _ledger(home)
+    if not ledger.path.exists():
+        raise UsageError(f'run "{home.name}" has no ledger yet', hint="it is begun with the first batch")
+    entries = list(ledger.entries())
+    if record.mode == Mode.BATCH.value:
+        return audit(entries, dict.fromkeys((e.query for e in entries), 0))
+    queries = dict.fromkeys([*(e.query for e in entries), *record.queries])
+    committed = {name: last_committed(home.checkpoint(name)) for name in queries}
+    entries = [e for e in entries if (last := committed[e.query]) is not None and e.batch <= last]
+    lost, known = ledger.lost(), ledger.gaps()
+    open_ = [s for s in short(entries, lost) if (s.query, s.batch, s.source) not in known]
+    if open_:
+        plan = make_plan(load_flow(home, record))
+        count_gaps(home, plan, open_, kafka_client(project, record.asked.bootstrap), record.asked.stop)
+        known = ledger.gaps()
+    return audit(entries, committed, lost, known)
+
+
+def entries(home: Home) -> list[dict[str, Any]]:
+    """Every entry as plain data."""
+    return [asdict(entry) for entry in _ledger(home).entries()]
+
+
+def _ledger(home: Home) -> Ledger:
+    record = home.read()
+    batch = record.mode == Mode.BATCH.value
+    return Ledger(home.batch(record.batch_runs) / home.ledger.name if batch else home.ledger)

@@ -1,0 +1,95 @@
+"""Three brokers, every record on each; one is killed while a producer and a flow are at work, and nothing is lost."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from headrace.check import load
+from headrace.compile.lower import Where
+from headrace.compile.planner import plan
+from headrace.log import topics
+from headrace.log.consume import consume
+from headrace.log.produce import Record, produce
+from headrace.run.audit import audit
+from headrace.run.checkpoint import last_committed
+from headrace.run.home import Home
+from headrace.run.ledger import Ledger
+from headrace.run.queries import Stopping, start_query
+from tests.brokers import running_cluster
+from tests.waiting import eventually
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+RECORDS = 6_000
+FLOW = """\
+flow: copied
+sources:
+  numbers: {kafka: {topic: given}, format: json, schema: n BIGINT}
+steps:
+  even: {from: numbers, filter: n % 2 = 0}
+sinks:
+  out: {from: even, kafka: {topic: taken}, format: json}
+"""
+
+
+def test_a_producer_and_a_flow_go_on_when_one_of_three_brokers_is_killed(spark: SparkSession, tmp_path: Path) -> None:
+    with running_cluster(tmp_path / "cluster", 3) as info:
+        client = {"bootstrap.servers": info.bootstrap}
+        for topic in ("given", "taken"):
+            topics.create(client, topic, partitions=3)
+        (tmp_path / "copied.yaml").write_text(FLOW)
+        made, home = plan(load(tmp_path / "copied.yaml")), Home(tmp_path / "home")
+        home.make()
+        where = Where(session=spark, streaming=True, home=home.path, base=tmp_path, kafka=client)
+        running = start_query(home, made, made.queries[0], where, Stopping(), until_done=False)
+        victim = info.nodes[0].process
+        assert victim is not None
+        half_sent, killed = threading.Event(), threading.Event()
+
+        def records() -> Iterator[Record]:
+            for number in range(RECORDS):
+                if number == RECORDS // 2:
+                    half_sent.set()
+                    assert killed.wait(60)
+                yield None, f'{{"n": {number}}}'.encode()
+
+        sent: list[int] = []
+        sending = threading.Thread(
+            target=lambda: sent.append(produce(client, "given", records(), spread="round-robin").records)
+        )
+        sending.start()
+        try:
+            assert half_sent.wait(60)
+            batches = _written(home)
+            eventually(lambda: _written(home) > batches, 120, diagnose=lambda: str(running.spark.lastProgress))
+            os.kill(victim.pid, signal.SIGKILL)
+            killed.set()
+            sending.join(120)
+            assert sent == [RECORDS]
+            eventually(
+                lambda: _written(home) == RECORDS // 2,
+                240,
+                diagnose=lambda: f"{_written(home)} written; {running.spark.lastProgress}",
+            )
+            running.check()
+        finally:
+            killed.set()
+            running.stop(30)
+
+        taken = Counter(record.value for record in consume(client, "taken", until_end=True))
+        assert taken == Counter(f'{{"n":{n}}}'.encode() for n in range(0, RECORDS, 2)), "every record, and each once"
+        found = audit(Ledger(home.ledger).entries(), {"numbers": last_committed(home.checkpoint("numbers"))})
+        assert found.findings == ()
+
+
+def _written(home: Home) -> int:
+    """Rows that the sink says it has written."""
+    entries = Ledger(home.ledger).entries()
+    return sum(line.numbers["written"] for entry in entries for line in entry.lines if line.part == "out")

@@ -1,0 +1,150 @@
+"""The ledger on Spark: every wire is counted, the counts add up, and a step that loses records is found out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from headrace.catalogue import OPERATORS
+from headrace.check import check
+from headrace.compile.lower import Where
+from headrace.compile.planner import plan
+from headrace.declare import flowfile
+from headrace.declare.resolve import resolve
+from headrace.model import Schema
+from headrace.operators.base import Lowering, Operator, Say, operator
+from headrace.run.audit import Audit, audit
+from headrace.run.checkpoint import last_committed
+from headrace.run.inline import run_to_end
+from headrace.run.ledger import Ledger
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SOURCE = """
+  lines:
+    files: {path: data, per_batch: 1}
+    format: json
+    schema: id BIGINT, user STRING, at TIMESTAMP
+    time: {column: at, watermark: 1 second}
+"""
+CHAIN = """
+  known: {from: lines, filter: user is not null}
+  named: {from: known, with: {name: upper(user)}}
+  few: {from: named, filter: id % 4 <> 0}
+"""
+
+
+@operator("lossy", example="s: {from: a, lossy: {}}")
+class Lossy(Operator):
+    """Claims to hand on every record, and does not."""
+
+    def output(self, given: Schema, say: Say) -> Schema:
+        return given
+
+    def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
+        return {"out": frames[0].where("id <> 7")}
+
+
+def kept(spark: SparkSession, folder: Path, steps: str, sinks: str, *, streaming: bool = True) -> Audit:
+    """Runs a flow over two files of ten records each and audits what it has written down."""
+    data = folder / "data"
+    data.mkdir(exist_ok=True)
+    for number in range(2):
+        users = [None if n % 5 == 0 else f"u{n}" for n in range(10)]
+        rows = [
+            f'{{"id": {number * 10 + n}, "at": "2026-01-01T00:0{number}:{n:02d}Z"'
+            + (f', "user": "{user}"}}' if user else "}")
+            for n, user in enumerate(users)
+        ]
+        file = data / f"{number}.json"
+        file.write_text("\n".join(rows) + "\n", encoding="utf-8")
+        os.utime(file, (1_700_000_000 + number,) * 2)  # a stream takes files in the order of their times
+    text = f"flow: ledger\nsources:{SOURCE}steps:{steps}sinks:{sinks}"
+    report = check(resolve(flowfile.read(text)))
+    assert report.errors == (), "\n".join(map(str, report.errors))
+    made, ledger = plan(report.flow), Ledger(folder / "ledger.db")
+    where = Where(session=spark, streaming=streaming, home=folder, base=folder, counted=True)
+    committed: dict[str, int | None] = {}
+    for query in made.queries:
+        run_to_end(made, query, where, folder / "checkpoint" / query.name, ledger=ledger)
+        committed[query.name] = last_committed(folder / "checkpoint" / query.name) if streaming else 0
+    return audit(ledger.entries(), committed)
+
+
+def numbers(made: Audit, part: str, towards: str = "") -> dict[str, int]:
+    return dict(next(t.numbers for t in made.totals if (t.part, t.towards) == (part, towards)))
+
+
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+def test_every_wire_of_a_chain_is_counted(spark: SparkSession, tmp_path: Path, adaptive: str) -> None:
+    before = spark.conf.get("spark.sql.adaptive.enabled")
+    spark.conf.set("spark.sql.adaptive.enabled", adaptive)
+    try:
+        made = kept(spark, tmp_path, CHAIN, "\n  out: {from: few, memory: {}}\n")
+    finally:
+        spark.conf.set("spark.sql.adaptive.enabled", str(before))
+
+    assert made.findings == ()
+    assert made.batches >= 2
+    assert numbers(made, "lines") == {"read": 20, "emitted": 20, "dead": 0}
+    assert numbers(made, "known") == {"read": 20, "emitted": 16, "filtered": 4, "dead": 0}
+    assert numbers(made, "named") == {"read": 16, "emitted": 16, "dead": 0}
+    # 4, 8, 12 and 16 are divisible by four and have a user.
+    assert numbers(made, "few") == {"read": 16, "emitted": 12, "filtered": 4, "dead": 0}
+    assert numbers(made, "out") == {"given": 12, "written": 12, "skipped": 0}
+
+
+@pytest.mark.parametrize("streaming", [True, False])
+def test_branches_to_several_sinks_are_counted_each(spark: SparkSession, tmp_path: Path, streaming: bool) -> None:
+    steps = f"""{CHAIN}
+  sizes: {{from: few, split: {{low: id < 10}}}}
+  tenfold: {{from: sizes.low, flat_map: {{each: "sequence(1, 10)", as: n}}}}
+"""
+    sinks = """
+  all: {from: few, memory: {}}
+  low: {from: tenfold, memory: {}}
+  high: {from: sizes.otherwise, files: {path: out}, format: json}
+"""
+    made = kept(spark, tmp_path, steps, sinks, streaming=streaming)
+
+    assert made.findings == ()
+    assert numbers(made, "few") == {"read": 16, "emitted": 12, "filtered": 4, "dead": 0}
+    assert numbers(made, "all") == {"given": 12, "written": 12, "skipped": 0}
+    assert numbers(made, "sizes.low", "low") == {"read": 12, "emitted": 6, "filtered": 6, "dead": 0}
+    assert numbers(made, "sizes.otherwise", "high") == {"read": 12, "emitted": 6, "filtered": 6, "dead": 0}
+    assert numbers(made, "tenfold", "low") == {"read": 6, "emitted": 60, "dead": 0}
+    assert numbers(made, "low") == {"given": 60, "written": 60, "skipped": 0}
+    assert numbers(made, "high") == {"given": 6, "written": 6, "skipped": 0}
+
+
+def test_windows_take_records_into_state_and_give_other_rows(spark: SparkSession, tmp_path: Path) -> None:
+    steps = """
+  both: {from: [lines, lines], union: {}}
+  counts: {from: both, aggregate: {window: {tumbling: 5 seconds}, compute: {n: count(*)}}}
+"""
+    made = kept(spark, tmp_path, steps, "\n  out: {from: counts, memory: {}}\n")
+
+    assert made.findings == ()
+    # The frame is read by two inputs of one step, and so is in Spark's plan twice: counted once all the same.
+    assert numbers(made, "lines") == {"read": 20, "emitted": 20, "dead": 0}
+    assert numbers(made, "both") == {"read": 40, "emitted": 40, "dead": 0}
+    assert numbers(made, "counts") == {"read": 40, "emitted": 4, "late": 0, "held": 0, "dead": 0}
+    assert numbers(made, "out") == {"given": 4, "written": 4, "skipped": 0}
+
+
+def test_a_step_that_loses_records_is_found_out(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(OPERATORS._entries, "lossy", "nowhere:Lossy")
+    monkeypatch.setitem(OPERATORS._loaded, "lossy", Lossy)
+    steps = CHAIN + "  passed: {from: few, lossy: {}}\n"
+    made = kept(spark, tmp_path, steps, "\n  out: {from: passed, memory: {}}\n")
+
+    assert not made.balanced
+    assert [str(f) for f in made.findings] == [
+        'query "lines", batch 0, step "passed": read 6 = emitted 5 does not hold: 1 is missing'
+    ]
