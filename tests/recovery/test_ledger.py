@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
@@ -17,6 +19,7 @@ from headrace.log import topics
 from headrace.observe import events
 from headrace.project import Project
 from headrace.run import audits, driver
+from headrace.run.expiring import expiring
 from headrace.run.home import Asked, Home, Record
 from headrace.run.prepare import text_hash
 from headrace.run.queries import Stopping, start_query
@@ -71,8 +74,8 @@ class Kept:
         from confluent_kafka import TopicPartition
         from confluent_kafka.admin import AdminClient
 
-        asked = AdminClient(self.client).delete_records([TopicPartition(self.topic, 0, before)])
-        for answer in asked.values():
+        admin = AdminClient(self.client)  # held on to: its answers come only as long as it lives
+        for answer in admin.delete_records([TopicPartition(self.topic, 0, before)]).values():
             answer.result(30)
 
     def run(self, on_lost: str = "stop") -> None:
@@ -99,6 +102,23 @@ class Kept:
 
     def numbers(self, part: str) -> dict[str, int]:
         return dict(next(t.numbers for t in audits.of_run(self.project, self.home).totals if t.part == part))
+
+
+def test_a_run_that_is_behind_is_warned_of_what_is_deleted_soon(broker: str) -> None:
+    from confluent_kafka import Producer
+
+    client, topic = {"bootstrap.servers": broker}, f"old-{uuid4().hex[:8]}"
+    topics.create(client, topic, partitions=1, keeping=topics.Keeping(retention=timedelta(hours=1)))
+    producer = Producer(client)
+    for age in (3300, 60):
+        producer.produce(topic, b"x", timestamp=round((time.time() - age) * 1000))
+    producer.flush()
+
+    [left] = expiring(client, [(topic, 0, 0)])
+    assert (left.topic, left.partition, left.offset) == (topic, 0, 0)
+    assert 200 < left.seconds < 300
+    assert expiring(client, [(topic, 0, 1)]) == []
+    assert expiring(client, [(topic, 0, 2)]) == []
 
 
 @pytest.fixture

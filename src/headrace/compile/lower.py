@@ -110,7 +110,7 @@ class Lowered:
     repeated: int | None = None
     """The batch that was begun and not finished when the query was lowered."""
     rate: dead.Rate
-    wires: Stream | Once | Uncounted = Uncounted()
+    wires: Stream | Once | Uncounted = field(default_factory=Uncounted)
     """What counts the rows on the wires up to the trunk."""
 
     def write(self, frame: DataFrame, batch_id: int) -> Outcome:

@@ -133,8 +133,8 @@ def _retention(client: Mapping[str, str], topic: str) -> float:
     from confluent_kafka.admin import AdminClient, ConfigResource
 
     resource = ConfigResource("topic", topic)
-    asked = AdminClient({**client, "log_level": 0}).describe_configs([resource])
-    settings = asked[resource].result(_PATIENCE)
+    admin = AdminClient({**client, "log_level": 0})  # held on to: its answers come only as long as it lives
+    settings = admin.describe_configs([resource])[resource].result(_PATIENCE)
     if "delete" not in settings["cleanup.policy"].value:
         return -1
     return int(settings["retention.ms"].value) / 1000
