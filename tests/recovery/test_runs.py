@@ -18,7 +18,7 @@ import pytest
 
 from headrace.observe import events
 from headrace.project import Project
-from headrace.run import control
+from headrace.run import audits, control
 from headrace.run.home import Home, home_of
 from tests.waiting import eventually, tail
 
@@ -161,12 +161,38 @@ def check_answers(shop: Shop) -> None:
     assert sorted(minutes) == sorted(expected())
     assert len(kept) == len(rows)
     assert sorted((r["user"], r["n"], r["total"]) for r in map(json.loads, kept)) == sorted(row[1:] for row in rows)
+    found = audits.of_run(Project.find(shop.root), shop.home)
+    assert found.findings == ()
+    numbers = {total.part: total.numbers for total in found.totals}
+    assert numbers["orders"]["read"] == numbers["doubled"]["emitted"] == numbers["per_minute"]["read"] == FILES * 50
+    assert numbers["per_minute"]["emitted"] == numbers["store"]["given"] == FILES * USERS
+    assert numbers["per_minute"]["held"] == 0
+
+
+def check_audit(shop: Shop) -> None:
+    """The command: 0 as it is, 1 once a single number is changed."""
+
+    def audit() -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "headrace.cli.main", "audit", "sums"]
+        return subprocess.run(command, cwd=shop.root, capture_output=True, text=True, check=False)
+
+    said = audit()
+    assert said.returncode == 0, said.stderr
+    assert "every record is accounted for" in said.stdout
+    with closing(sqlite3.connect(shop.home.ledger)) as database, database:
+        database.execute(
+            """UPDATE batches SET lines = replace(lines, '"emitted":50', '"emitted":49') WHERE batch = 2"""
+        )
+    said = audit()
+    assert said.returncode == 1, said.stderr
+    assert 'does not add up: query "per_minute", batch 2, source "orders"' in said.stdout
 
 
 def test_a_bounded_input_is_processed_to_its_last_window_and_the_run_then_asks_for_a_fresh_start(shop: Shop) -> None:
     said = shop.run("--until-done")
 
     check_answers(shop)
+    check_audit(shop)
     assert f"finished · in {FILES * 50} · out {FILES * USERS}" in said
     assert shop.home.read().drained
     assert shop.home.read().status == "finished"

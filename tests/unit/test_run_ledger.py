@@ -8,7 +8,7 @@ from headrace.run.audit import audit, unbalanced
 from headrace.run.expiring import near
 from headrace.run.gaps import Short, short
 from headrace.run.ledger import Entry, Ledger, Line, Lost
-from headrace.run.lost import behind
+from headrace.run.lost import at_most, behind
 from headrace.run.spans import Span
 
 
@@ -93,6 +93,8 @@ def test_only_what_lies_before_the_oldest_record_is_lost() -> None:
 
     found = behind("q", "orders", spans, oldest)
     assert [(lost.partition, lost.start, lost.end) for lost in found] == [(1, 5, 7), (2, 5, 9)]
+    assert [(lost.partition, lost.start, lost.end) for lost in at_most(found, 3)] == [(1, 5, 7), (2, 5, 6)]
+    assert at_most(found, 6) == found
 
 
 def test_a_warning_comes_when_little_of_the_retention_is_left() -> None:

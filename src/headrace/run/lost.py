@@ -8,6 +8,7 @@ in between are lost to the run. They are noted in the ledger; the run stops, or 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +62,18 @@ def lost_in(
         return []
     wanted = list(spans)
     found = behind(query.name, source, wanted, oldest(client_of(part, kafka), wanted), batch)
-    return found if sum(one.records for one in found) <= missing else []
+    return at_most(found, missing)
+
+
+def at_most(lost: Iterable[Lost], missing: int) -> list[Lost]:
+    """The first so many of the lost; those behind were deleted only after the batch had read them."""
+    kept: list[Lost] = []
+    for one in lost:
+        records = min(one.records, missing)
+        missing -= records
+        if records:
+            kept.append(replace(one, end=one.start + records))
+    return kept
 
 
 def unread(plan: Plan, query: Query, checkpoint: Path, kafka: Mapping[str, str]) -> list[Lost]:
