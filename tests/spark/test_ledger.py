@@ -49,7 +49,16 @@ class Lossy(Operator):
         return {"out": frames[0].where("id <> 7")}
 
 
-def kept(spark: SparkSession, folder: Path, steps: str, sinks: str, *, streaming: bool = True) -> Audit:
+def kept(
+    spark: SparkSession,
+    folder: Path,
+    steps: str,
+    sinks: str,
+    *,
+    streaming: bool = True,
+    more: str = "",
+    rules: str = "",
+) -> Audit:
     """Runs a flow over two files of ten records each and audits what it has written down."""
     data = folder / "data"
     data.mkdir(exist_ok=True)
@@ -62,8 +71,10 @@ def kept(spark: SparkSession, folder: Path, steps: str, sinks: str, *, streaming
         ]
         file = data / f"{number}.json"
         file.write_text("\n".join(rows) + "\n", encoding="utf-8")
-        os.utime(file, (1_700_000_000 + number,) * 2)  # a stream takes files in the order of their times
-    text = f"flow: ledger\nsources:{SOURCE}steps:{steps}sinks:{sinks}"
+    (data / "1.json").write_text((data / "1.json").read_text() + more, encoding="utf-8")
+    for number in range(2):  # a stream takes files in the order of their times
+        os.utime(data / f"{number}.json", (1_700_000_000 + number,) * 2)
+    text = f"flow: ledger\nsources:{SOURCE}{rules}steps:{steps}sinks:{sinks}"
     report = check(resolve(flowfile.read(text)))
     assert report.errors == (), "\n".join(map(str, report.errors))
     made, ledger = plan(report.flow), Ledger(folder / "ledger.db")
@@ -134,6 +145,25 @@ def test_windows_take_records_into_state_and_give_other_rows(spark: SparkSession
     assert numbers(made, "both") == {"read": 40, "emitted": 40, "dead": 0}
     assert numbers(made, "counts") == {"read": 40, "emitted": 4, "late": 0, "held": 0, "dead": 0}
     assert numbers(made, "out") == {"given": 4, "written": 4, "skipped": 0}
+
+
+def test_records_that_cannot_be_taken_are_counted_where_they_are_taken_out(spark: SparkSession, tmp_path: Path) -> None:
+    more = 'no json\n{"id": 1}\n{"id": 99, "user": "x", "at": "2026-01-01T00:01:30Z"}\n'
+    rules = """\
+    expect:
+      - {column: id, max: 50}
+      - {column: user, not_null: true, else: drop}
+"""
+    steps = "\n  known: {from: lines, filter: id <> 1, expect: ['id <> 2']}\n"
+    sinks = "\n  out: {from: known, memory: {}}\n  bad: {from: lines.dead_letter, memory: {}}\n"
+    made = kept(spark, tmp_path, steps, sinks, more=more, rules=rules)
+
+    assert made.findings == ()
+    # Unreadable, without a time, and beyond 50; dropped are the four without a user.
+    assert numbers(made, "lines") == {"read": 23, "emitted": 16, "filtered": 4, "dead": 3}
+    assert numbers(made, "known") == {"read": 16, "emitted": 14, "filtered": 1, "dead": 1}
+    assert numbers(made, "out") == {"given": 14, "written": 14, "skipped": 0}
+    assert numbers(made, "bad") == {"written": 3, "skipped": 0}
 
 
 def test_a_step_that_loses_records_is_found_out(
