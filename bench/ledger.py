@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import overhead
+from events import load_events
 
 ROUNDS = int(os.environ.get("ROUNDS", "6"))
 BOUND = 0.97
@@ -69,7 +70,7 @@ def main() -> None:
     project = Project.find(work)
     try:
         client = {"bootstrap.servers": broker.start(project).bootstrap}
-        overhead.load_events(client)
+        load_events(client, overhead.TOPIC, overhead.EVENTS)
         session = local_session(cores=2)
         taken: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
         for round_ in range(ROUNDS + 2):  # two to warm up
