@@ -28,6 +28,7 @@ CODES = {
     "bad-option": "An option has a value it does not take.",
     "bad-parameter": "A parameter is declared, or given a value, that does not fit.",
     "bad-schema": "A schema cannot be read.",
+    "bad-sql": "A statement of SQL cannot be read.",
     "bad-case": "A test case is not written as cases are.",
     "cycle": "Steps read from each other in a circle.",
     "duplicate-name": "Two parts of a flow have the same name.",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, SecretStr, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, core_schema
 
 
 class Options(BaseModel):
@@ -145,6 +145,12 @@ class Secret(SecretStr):
 
     def _display(self) -> str:
         return self.reference
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        made = super().__get_pydantic_core_schema__(source, handler)
+        shown = core_schema.plain_serializer_function_ser_schema(lambda secret: secret.reference, when_used="json")
+        return {**made, "serialization": shown}
 
 
 def one_or_many(value: Any) -> Any:

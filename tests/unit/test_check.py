@@ -15,6 +15,7 @@ from headrace.errors import CODES, Problem
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "errors"
 ELSEWHERE = {
     "bad-python": "test_front_doors.py",
+    "bad-sql": "test_sql.py",
     "bad-case": "test_cases.py",
     "file-not-found": "here",
     "missing-secret": "test_project.py",

@@ -32,7 +32,7 @@ def check(declared: Declared | Flow) -> Report:
     if isinstance(declared, Flow):
         declared = Declared(flow=declared)
     found = wires(declared.flow)
-    checked = Checked(flow=declared.flow, wires=found, broken=declared.broken)
+    checked = Checked(flow=declared.flow, wires=found, broken=declared.broken, claims=declared.claims)
     problems = list(declared.problems)
     if not any(p.code in ("bad-yaml", "bad-python", "file-not-found") for p in problems):
         problems += [problem for rule in RULES for problem in rule(checked)]

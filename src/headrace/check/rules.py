@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from headrace.catalogue import FORMATS, OPERATORS, SINKS
 from headrace.check.guarantees import strongest
 from headrace.check.wires import Wires, ports_of, renewed
+from headrace.declare.draft import Claim
 from headrace.errors import Problem, nearest
 from headrace.model import DEAD_LETTER, OUT, Changes, Delivery, Flow, Part, Port, Sink, Source, Step
 from headrace.operators.base import Operator
@@ -21,6 +22,8 @@ class Checked:
     wires: Wires
     broken: Mapping[str, tuple[Port, ...]]
     """Parts that exist but could not be understood, and what they read; neither side is blamed."""
+    claims: tuple[Claim, ...] = ()
+    """What the author said about the times of inputs."""
 
 
 Rule = Callable[[Checked], Iterator[Problem]]
@@ -368,6 +371,23 @@ def store_fits(checked: Checked) -> Iterator[Problem]:
             )
 
 
+def times_are_those(checked: Checked) -> Iterator[Problem]:
+    """A column that is called the time of an input, as in `tumble(at, …)`, is its event time."""
+    for claim in checked.claims:
+        if claim.step not in checked.flow or len(checked.flow[claim.step].inputs) <= claim.input:
+            continue
+        schema = checked.wires.schemas.get(checked.flow[claim.step].inputs[claim.input])
+        time = schema.event_time if schema else None
+        if schema is not None and time is not None and time.lower() != claim.column.lower():
+            yield Problem(
+                code="unknown-column" if claim.column not in schema else "unsupported",
+                message=f'step "{claim.step}" takes "{claim.column}" for the time, but the event time is "{time}"',
+                location=claim.location,
+                step=claim.step,
+                hint=f"write {time}, or give the stream another EVENT TIME",
+            )
+
+
 RULES: tuple[Rule, ...] = (
     inputs_exist,
     input_counts,
@@ -382,4 +402,5 @@ RULES: tuple[Rule, ...] = (
     guarantees_hold,
     store_fits,
     state_is_bounded,
+    times_are_those,
 )

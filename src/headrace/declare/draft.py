@@ -25,6 +25,16 @@ class Entry:
     places: Places
 
 
+@dataclass(frozen=True)
+class Claim:
+    """What an author said that a flow has no place for, to be held against it: the time of an input is `column`."""
+
+    step: str
+    input: int
+    column: str
+    location: Location
+
+
 @dataclass(frozen=True, kw_only=True)
 class Draft:
     """A flow as it was written, and what was wrong with the writing itself."""
@@ -38,6 +48,7 @@ class Draft:
     entries: tuple[Entry, ...] = ()
     places: Places = field(default=Places())
     problems: tuple[Problem, ...] = ()
+    claims: tuple[Claim, ...] = ()
 
     @property
     def location(self) -> Location:

@@ -14,7 +14,7 @@ LONGEST = 1_000_000
 _MOST_VALUES = 50_000
 """Values a flow file may have once its aliases are followed; a bomb of aliases has more."""
 SECTIONS: dict[str, Kind] = {"sources": "source", "steps": "step", "sinks": "sink"}
-_TOP = ("flow", "description", "state", "parameters", "dead_letters", "spark", *SECTIONS)
+TOP = ("flow", "description", "state", "parameters", "dead_letters", "spark", *SECTIONS)
 
 
 def read(text: str, file: str = "<flow>") -> Draft:
@@ -31,6 +31,18 @@ def read(text: str, file: str = "<flow>") -> Draft:
     except Exception as error:  # noqa: BLE001 - the YAML library raises many kinds for hostile input
         problem = _not_yaml(error, file)
         return Draft(name="unreadable", places=Places(problem.location), problems=(problem,))
+
+
+def draft_of(tree: Mapping[str, Any], file: str, problems: list[Problem]) -> Draft:
+    """The draft of a tree in the shape of a flow file, from whatever text it was read."""
+    try:
+        return _Walker(file).draft(tree, problems)
+    except (_TooMuchError, RecursionError) as error:
+        message = (
+            "the file is nested too deeply" if isinstance(error, RecursionError) else "the file has too many values"
+        )
+        problem = Problem(code="bad-flow", message=message, location=Location(file))
+        return Draft(name="unreadable", places=Places(problem.location), problems=(*problems, problem))
 
 
 def plain_yaml(text: str, file: str) -> tuple[Any, list[Problem]]:
@@ -105,8 +117,8 @@ class _Walker:
             data = {}
         places = self._places(data, start)
         for key in data:
-            if key not in _TOP:
-                self.say("unknown-option", f'a flow has no "{key}"', places.at(key, KEY), nearest(str(key), _TOP))
+            if key not in TOP:
+                self.say("unknown-option", f'a flow has no "{key}"', places.at(key, KEY), nearest(str(key), TOP))
         name = data.get("flow")
         if not isinstance(name, str):
             found = "" if name is None else f", not {self.plain(name)!r}"
@@ -178,8 +190,8 @@ class _Walker:
 
     def _mark(self, lines: Any, what: str, key: Any, near: Location) -> Location:
         try:
-            line, column = getattr(lines, what)(key)
-            return Location(self.file, line + 1, column + 1)
+            found = getattr(lines, what)(key)
+            return found if isinstance(found, Location) else Location(self.file, found[0] + 1, found[1] + 1)
         except (KeyError, TypeError, AttributeError, IndexError):  # merged by << or made by an alias
             return near
 

@@ -9,12 +9,13 @@ from pathlib import Path
 from types import ModuleType
 
 from headrace.declare import flowfile
+from headrace.declare.draft import Draft
 from headrace.declare.parameters import Values
 from headrace.declare.resolve import Declared, resolve
 from headrace.errors import Problem
 from headrace.model import Flow, Location
 
-SUFFIXES = {".yaml": "flow file", ".yml": "flow file", ".py": "Python"}
+SUFFIXES = {".yaml": "flow file", ".yml": "flow file", ".py": "Python", ".sql": "SQL"}
 
 
 def declare(path: Path, *, shown: str | None = None, given: Values | None = None) -> Declared:
@@ -35,7 +36,16 @@ def declare(path: Path, *, shown: str | None = None, given: Values | None = None
     beside(path)
     if path.suffix == ".py":
         return _python(path, at, given)
-    return resolve(flowfile.read(text, name), given)
+    return resolve(draft(text, name, path.stem), given)
+
+
+def draft(text: str, file: str, stem: str) -> Draft:
+    """What a text declares, in the form that the name of its file tells."""
+    if file.endswith(".sql"):
+        from headrace.declare.sql.read import read
+
+        return read(text, file, stem)
+    return flowfile.read(text, file)
 
 
 def beside(path: Path) -> None:

@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from headrace.catalogue import FORMATS, OPERATORS, SINKS, SOURCES
 from headrace.connectors.table import Table
 from headrace.connectors.time import Time
-from headrace.declare.draft import KEY, Draft, Entry
+from headrace.declare.draft import KEY, Claim, Draft, Entry
 from headrace.declare.parameters import Parameters, Values
 from headrace.declare.show import as_written
 from headrace.errors import Problem, nearest
@@ -27,7 +27,7 @@ from headrace.model.types import TypeSyntaxError
 from headrace.options import Options, Secret
 
 NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
-_COMMON = {
+COMMON = {
     "source": ("format", "schema", "time", "table", "expect"),
     "step": ("from", "expect"),
     "sink": ("from", "format", "delivery"),
@@ -44,6 +44,7 @@ class Declared:
     problems: tuple[Problem, ...] = ()
     broken: Mapping[str, tuple[Port, ...]] = field(default_factory=dict)
     """Parts that could not be understood, and what they read from."""
+    claims: tuple[Claim, ...] = ()
 
 
 def resolve(draft: Draft, given: Values | None = None) -> Declared:
@@ -90,7 +91,7 @@ def resolve(draft: Draft, given: Values | None = None) -> Declared:
         dead_letters=letters,
         places=draft.places,
     )
-    return Declared(flow=flow, problems=tuple(problems), broken=broken)
+    return Declared(flow=flow, problems=tuple(problems), broken=broken, claims=draft.claims)
 
 
 def _spark_text(value: object) -> str:
@@ -206,7 +207,7 @@ class _Reader:
     def _kind(self, data: Mapping[str, Any], known: Mapping[str, Any]) -> str | None:
         """The connector or operator an entry names; exactly one."""
         word = "operator" if self.entry.kind == "step" else "connector"
-        common = _COMMON[self.entry.kind]
+        common = COMMON[self.entry.kind]
         named = [key for key in data if key in known]
         others = [key for key in data if key not in known and key not in common]
         for key in others if named else ():

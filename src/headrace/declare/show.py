@@ -28,7 +28,7 @@ def show(flow: Flow) -> dict[str, Any]:
         said["spark"] = flow.written or dict(flow.spark)
     for section, parts in (("sources", flow.sources), ("steps", flow.steps), ("sinks", flow.sinks)):
         if parts:
-            said[section] = {part.name: _entry(part) for part in parts}
+            said[section] = {part.name: show_entry(part) for part in parts}
     return said
 
 
@@ -63,7 +63,8 @@ def as_written(data: Any, declared: tuple[Parameter, ...], option: str = "") -> 
     return str(data) if isinstance(data, str) else plain(data)
 
 
-def _entry(part: Source | Step | Sink) -> dict[str, Any]:
+def show_entry(part: Source | Step | Sink) -> dict[str, Any]:
+    """One source, step or sink as its entry in a flow file."""
     if part.written is not None:
         return dict(part.written)
     said: dict[str, Any] = {}
@@ -110,9 +111,14 @@ def _capitals(kind: str) -> str:
     return kind if "struct<" in kind else kind.upper()
 
 
+def full_options(options: Options) -> dict[str, Any]:
+    """Options by name, without their defaults."""
+    return options.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+
+
 def show_options(options: Options) -> Any:
     """Options without their defaults; a single one that has a short form is written in it."""
-    said = options.model_dump(mode="json", by_alias=True, exclude_defaults=True)
+    said = full_options(options)
     short = options.shorthand
     if (
         short is not None

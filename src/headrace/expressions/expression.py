@@ -8,6 +8,7 @@ True
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from decimal import Decimal as Number
 from functools import cached_property
@@ -38,7 +39,7 @@ class Expression:
     @classmethod
     def parse(cls, text: str) -> Expression:
         """The expression a Spark SQL text means; raises ExpressionSyntaxError."""
-        return cls(parse(text), text)
+        return cls(parse(text), _on_one_line(text))
 
     @classmethod
     def of(cls, value: object) -> Expression:
@@ -79,6 +80,16 @@ class Expression:
         return {"type": "string", "format": "expression"}
 
 
+_QUOTED_OR_SPACE = re.compile(r"""('(?:\\.|[^'\\])*'|"(?:\\.|[^"\\])*"|`[^`]*`)|\s+""", re.DOTALL)
+
+
+def _on_one_line(text: str) -> str:
+    """The text as it was written, but for space that only laid it out over several lines."""
+    if "\n" not in text and "  " not in text:
+        return text
+    return _QUOTED_OR_SPACE.sub(lambda m: m[1] or " ", text).strip()
+
+
 def _columns(node: Node, hidden: frozenset[str]) -> set[str]:
     if isinstance(node, Column):
         return set() if node.name.lower() in hidden else {node.name}
@@ -100,7 +111,8 @@ def _validated(value: Any) -> Expression:
     if isinstance(value, bool | int | float | Number):
         kind = type_of_value(value)
         if kind is not None:
-            return Expression(Literal(value=value, type=kind), str(value))
+            tree = Literal(value=value, type=kind)
+            return Expression(tree, show(tree))
     if not isinstance(value, str):
         raise _refused(f"{value!r} is not an expression", "write Spark SQL, such as amount * 2 > 3", 0)
     try:

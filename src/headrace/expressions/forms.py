@@ -28,8 +28,8 @@ UNIT_FORMS = {
 class Tokens:
     """The tokens of a text, read one after the other."""
 
-    def __init__(self, text: str) -> None:
-        self.text, self.tokens, self.next = text, tokens(text), 0
+    def __init__(self, text: str, cut: list[Token] | None = None) -> None:
+        self.text, self.tokens, self.next = text, tokens(text) if cut is None else cut, 0
 
     @property
     def token(self) -> Token:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.expressions.forms import UNIT_FORMS, Forms, unit_or_quarter
-from headrace.expressions.lex import ExpressionSyntaxError
+from headrace.expressions.lex import ExpressionSyntaxError, Token
 from headrace.expressions.precedence import BINARY_LEVELS, COMPARE, NOT, OR, PREDICATE, SIGN
 from headrace.expressions.tree import Call, Case, Cast, Column, Field, Item, Lambda, Literal, Named, Node, Star
 from headrace.model.types import BOOLEAN, STRING, VOID, parse_type
@@ -38,7 +38,7 @@ _STATEMENTS = ("select", "insert", "update", "delete", "create", "drop", "with",
 
 def parse(text: str) -> Node:
     """The tree of an expression; raises ExpressionSyntaxError with the place of the trouble."""
-    reader = _Reader(text)
+    reader = ExpressionReader(text)
     try:
         tree = reader.whole()
     except RecursionError:
@@ -60,11 +60,11 @@ def depth(tree: Node) -> int:
     return deepest
 
 
-class _Reader(Forms):
-    """Reads one expression by precedence climbing."""
+class ExpressionReader(Forms):
+    """Reads one expression by precedence climbing; of a longer text, cut already, those that are asked for."""
 
-    def __init__(self, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, text: str, cut: list[Token] | None = None) -> None:
+        super().__init__(text, cut)
         self.level, self.in_call = 0, False
 
     # -- expressions
@@ -403,11 +403,11 @@ class _Reader(Forms):
         return reader(self, name, at) if reader else None
 
 
-_SPECIAL: dict[str, Callable[[_Reader, str, int], Node | None]] = {
-    "extract": _Reader.extract,
-    "trim": _Reader.trim,
-    "substring": _Reader.substring,
-    "substr": _Reader.substring,
-    "position": _Reader.position,
-    "overlay": _Reader.overlay,
+_SPECIAL: dict[str, Callable[[ExpressionReader, str, int], Node | None]] = {
+    "extract": ExpressionReader.extract,
+    "trim": ExpressionReader.trim,
+    "substring": ExpressionReader.substring,
+    "substr": ExpressionReader.substring,
+    "position": ExpressionReader.position,
+    "overlay": ExpressionReader.overlay,
 }

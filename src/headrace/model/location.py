@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(frozen=True, order=True)
@@ -16,11 +16,16 @@ class Location:
     file: str = ""
     line: int = 0
     column: int = 0
+    rest: str = field(default="", compare=False, repr=False)
+    """The text from here on, where what stands here may go on in the next line."""
 
     def __str__(self) -> str:
         known = [str(n) for n in (self.line, self.column) if n]
         return ":".join([self.file or "<flow>", *known])
 
     def right(self, columns: int) -> Location:
-        """The same line, some columns further on."""
+        """Some characters further on: in the same line, unless the text is known to go on in another."""
+        passed = self.rest[:columns]
+        if "\n" in passed:
+            return Location(self.file, self.line + passed.count("\n"), len(passed) - passed.rfind("\n"))
         return Location(self.file, self.line, self.column + columns) if self.column else self

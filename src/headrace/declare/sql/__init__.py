@@ -1,0 +1,1 @@
+"""The SQL front door: a file of statements is a flow."""
