@@ -121,6 +121,12 @@ class Flow:
         self._note("source", name, _connector(connector, options, SOURCES) | _given(common))
         return Stream(self, name)
 
+    def step(self, name: str, operator: str, inputs: str | Sequence[str], **options: Any) -> Stream:
+        """A step by the names of its operator and of what it reads: what every step can be written as."""
+        given = {key.rstrip("_"): value for key, value in options.items()}
+        self._note("step", name, {"from": inputs, operator: given})
+        return Stream(self, name)
+
     def union(self, name: str, *streams: Stream) -> Stream:
         """Several streams with the same columns as one."""
         self._note("step", name, {"from": [s._port for s in streams], "union": {}})
@@ -236,6 +242,10 @@ class Stream:
         """One row per key (and window): `n="count(*)"`, or `compute={"n": "count(*)"}`."""
         given = {"by": by or None, "window": window, "emit": emit, "late": late, "allowance": allowance}
         return self._step(name, "aggregate", given | {"compute": dict(compute or {}) | named})
+
+    def port(self, name: str) -> Stream:
+        """What leaves by another port of this step."""
+        return Stream(self._flow, self._port.partition(".")[0], name)
 
     @property
     def late(self) -> Stream:

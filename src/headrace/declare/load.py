@@ -15,7 +15,7 @@ from headrace.declare.resolve import Declared, resolve
 from headrace.errors import Problem
 from headrace.model import Flow, Location
 
-SUFFIXES = {".yaml": "flow file", ".yml": "flow file", ".py": "Python", ".sql": "SQL"}
+SUFFIXES = {".yaml": "flow file", ".yml": "flow file", ".py": "Python", ".sql": "SQL", ".json": "JSON"}
 
 
 def declare(path: Path, *, shown: str | None = None, given: Values | None = None) -> Declared:
@@ -45,6 +45,10 @@ def draft(text: str, file: str, stem: str) -> Draft:
         from headrace.declare.sql.read import read
 
         return read(text, file, stem)
+    if file.endswith(".json"):
+        from headrace.declare.jsonfile import read as read_json
+
+        return read_json(text, file)
     return flowfile.read(text, file)
 
 

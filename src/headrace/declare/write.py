@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.declare.flowfile import SECTIONS, read, yaml_of
+from headrace.declare.layout import lay_out, spaced
 from headrace.declare.resolve import resolve
 from headrace.declare.show import show
 from headrace.model import Flow
@@ -14,13 +15,34 @@ from headrace.model import Flow
 
 def write(flow: Flow) -> str:
     """The flow as the shortest flow file; reading it gives an equal flow."""
-    from ruamel.yaml.comments import CommentedMap
+    tree = _commentable(show(flow))
+    lay_out(tree)
+    return spaced(_text(tree))
 
-    tree = CommentedMap(show(flow))
-    for section in ("parameters", "spark", *SECTIONS):
-        if section in tree:
-            tree.yaml_set_comment_before_after_key(section, before="\n")
-    return _text(tree)
+
+def tidy(text: str) -> str:
+    """A flow file in the one layout, with its comments; the text must be YAML with the shape of a flow."""
+    for _ in range(4):  # a comment at the end of a line that grew finds its column in a second round
+        tree = yaml_of("", []).load(text)
+        if not isinstance(tree, Mapping):
+            return text
+        lay_out(tree)
+        made = spaced(_text(tree))
+        if made == text:
+            break
+        text = made
+    return text
+
+
+def _commentable(value: Any) -> Any:
+    """Plain values as the YAML writer's own kinds, whose style can be set."""
+    from ruamel.yaml.comments import CommentedMap, CommentedSeq
+
+    if isinstance(value, Mapping):
+        made = CommentedMap()
+        made.update({key: _commentable(inner) for key, inner in value.items()})
+        return made
+    return CommentedSeq(_commentable(inner) for inner in value) if isinstance(value, list | tuple) else value
 
 
 def rewrite(flow: Flow, original: str) -> str:

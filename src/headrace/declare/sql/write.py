@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from headrace.declare.resolve import resolve
@@ -18,14 +19,31 @@ from headrace.expressions.show import name as quoted
 from headrace.model import Flow, Port, Sink, Source, Step
 from headrace.operators.columns import NamedValue
 from headrace.operators.functions import Function
+from headrace.options import Options
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _WINDOW = {"tumbling": "tumble", "hopping": "hop", "session": "session", "sliding": "slide", "count": "count_window"}
 
 
+@dataclass(frozen=True)
+class Statements:
+    """The statements of a flow: its settings, the functions it calls, and those about each part."""
+
+    settings: list[str]
+    functions: list[str]
+    parts: dict[str, list[str]]
+
+
 def write(flow: Flow) -> str:
     """The flow as a file of statements; reading it gives an equal flow."""
-    return _Writer(flow).text()
+    made = statements(flow)
+    parts = [text for part in flow for text in made.parts[part.name]]
+    return tidy("\n".join([*made.settings, *made.functions, *parts]))
+
+
+def statements(flow: Flow) -> Statements:
+    """The statements that say a flow."""
+    return _Writer(flow).statements()
 
 
 def tidy(text: str) -> str:
@@ -71,16 +89,15 @@ class _Writer:
         self.flow = flow
         self.functions: dict[str, Function] = {}
 
-    def text(self) -> str:
+    def statements(self) -> Statements:
         flow = self.flow
         settings = [("flow", flow.name), ("description", flow.description), ("state", flow.state)]
         said = [f"SET {key} = {value(v)};" for key, v in settings if v]
         said += [f"SET {_path(key)} = {value(v)};" for key, v in flow.spark]
-        steps = [self.step(step) for step in flow.steps]
-        made = [self.function(name, function) for name, function in self.functions.items()]
-        sources = [self.source(source) for source in flow.sources]
-        sinks = [line for sink in flow.sinks for line in self.sink(sink)]
-        return tidy("\n".join([*said, *made, *sources, *steps, *sinks]))
+        parts = {source.name: [self.source(source)] for source in flow.sources}
+        parts |= {step.name: [self.step(step)] for step in flow.steps}
+        parts |= {sink.name: self.sink(sink) for sink in flow.sinks}
+        return Statements(said, [self.function(name, f) for name, f in self.functions.items()], parts)
 
     @staticmethod
     def function(name: str, function: Function) -> str:
@@ -89,14 +106,12 @@ class _Writer:
 
     def source(self, source: Source) -> str:
         entry = show_entry(source)
-        options = full_options(source.options)
-        entry.pop(source.connector)
-        columns = [entry.pop("schema")] if "schema" in entry else []
+        options = _by_name(entry.pop(source.connector), source.options)
+        columns = [_ddl(entry.pop("schema"))] if "schema" in entry else []
         if "time" in entry:
-            columns.append(_time(dict(full_options(source.time))))
-            entry.pop("time")
-        table = dict(full_options(source.table)) if source.table is not None else {}
-        kind = "TABLE" if entry.pop("table", None) else "STREAM"
+            columns.append(_time(_by_name(entry.pop("time"), source.time)))
+        kind, said = ("TABLE", entry.pop("table")) if entry.get("table") else ("STREAM", {})
+        table = {} if said is True else dict(said)
         if "key" in table and "latest_by" in table:
             keys = [table["key"]] if isinstance(table["key"], str) else table["key"]
             columns.append(f"PRIMARY KEY ({', '.join(map(quoted, keys))}) LATEST BY {quoted(table['latest_by'])}")
@@ -109,9 +124,8 @@ class _Writer:
 
     def sink(self, sink: Sink) -> list[str]:
         entry = show_entry(sink)
-        entry.pop(sink.connector)
         entry.pop("from", None)
-        given = {"connector": sink.connector} | full_options(sink.options) | entry
+        given = {"connector": sink.connector} | _by_name(entry.pop(sink.connector), sink.options) | entry
         made = f"CREATE SINK {quoted(sink.name)} WITH {_options(given)};"
         return [made, f"INSERT INTO {quoted(sink.name)} FROM {', '.join(map(_port, sink.inputs))};"]
 
@@ -133,9 +147,7 @@ class _Writer:
     def general(self, step: Step) -> str:
         entry = show_entry(step)
         entry.pop("from", None)
-        said = entry.pop(step.operator)
-        short = type(step.options).shorthand
-        options = said if isinstance(said, Mapping) else {short or "": said}
+        options = _by_name(entry.pop(step.operator), step.options)
         inputs = ", ".join(map(_port, step.inputs))
         given = {**options, **entry}
         behind = f" WITH {_options(given)}" if given else ""
@@ -313,6 +325,15 @@ def _on(pairs: tuple[tuple[str, str], ...], first: str, second: str) -> str:
     if all(a == b for a, b in pairs):
         return f" USING ({', '.join(quoted(a) for a, _ in pairs)})"
     return " ON " + " AND ".join(f"{first}.{quoted(a)} = {second}.{quoted(b)}" for a, b in pairs)
+
+
+def _by_name(said: Any, options: Options) -> dict[str, Any]:
+    """Options by name, also where the short form was written."""
+    return dict(said) if isinstance(said, Mapping) else {type(options).shorthand or "": said}
+
+
+def _ddl(schema: Any) -> str:
+    return ", ".join(f"{quoted(str(k))} {v}" for k, v in schema.items()) if isinstance(schema, Mapping) else str(schema)
 
 
 def _path(key: str) -> str:
