@@ -18,7 +18,9 @@ from headrace.declare.resolve import resolve
 from headrace.model import Flow, Places
 
 NAMES = st.one_of(
-    st.sampled_from("orders table all from select view my-step late port x Y2 _z class print flow hopping first".split()),
+    st.sampled_from(
+        "orders table all from select view my-step late port x Y2 _z class print flow hopping first".split()
+    ),
     st.from_regex(r"[A-Za-z_][A-Za-z0-9_-]{0,8}", fullmatch=True),
 )
 COLUMNS = st.sampled_from(["id", "user", "order", "a b", "amount", "from", "é", "window", "group", "at", "name", "by"])
@@ -134,7 +136,7 @@ def flows(draw: st.DrawFn) -> Flow:
         add("sink", data)
     draft = Draft(
         name=draw(NAMES),
-        description=draw(st.sampled_from(["", "It's: a \"test\" # of \\ things", "Plain words."])),
+        description=draw(st.sampled_from(["", 'It\'s: a "test" # of \\ things', "Plain words."])),
         state=draw(st.sampled_from([None, "memory"])),
         spark=draw(st.sampled_from([{}, {"spark.sql.shuffle.partitions": 4, "spark.x-y": "a b"}])),
         entries=tuple(entries),
@@ -144,7 +146,7 @@ def flows(draw: st.DrawFn) -> Flow:
     return declared.flow
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(flows())
 def test_a_flow_written_in_any_form_and_read_again_is_the_same(flow: Flow) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -121,10 +121,9 @@ class Flow:
         self._note("source", name, _connector(connector, options, SOURCES) | _given(common))
         return Stream(self, name)
 
-    def step(self, name: str, operator: str, inputs: str | Sequence[str], **options: Any) -> Stream:
+    def step(self, name: str, operator: str, inputs: str | Sequence[str], options: Any = None) -> Stream:
         """A step by the names of its operator and of what it reads: what every step can be written as."""
-        given = {key.rstrip("_"): value for key, value in options.items()}
-        self._note("step", name, {"from": inputs, operator: given})
+        self._note("step", name, {"from": inputs, operator: {} if options is None else options})
         return Stream(self, name)
 
     def union(self, name: str, *streams: Stream) -> Stream:

@@ -59,10 +59,13 @@ def spaced(text: str) -> str:
 
 def _comment_apart(line: str) -> str:
     """A line with two spaces before the comment at its end."""
-    quote = ""
+    quote, skip = "", False
     for index, c in enumerate(line):
-        if quote:
-            quote = "" if c == quote else quote
+        if skip:
+            skip = False
+        elif quote:
+            skip = (quote == "'" and line[index : index + 2] == "''") or (quote == '"' and c == "\\")
+            quote = "" if c == quote and not skip else quote
         elif c in "'\"" and (index == 0 or line[index - 1] in " [{,"):
             quote = c
         elif c == "#" and index and line[index - 1] == " ":

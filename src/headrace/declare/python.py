@@ -182,8 +182,7 @@ class _Writer:
     def general(self, step: Step) -> str:
         entry = show_entry(step)
         inputs = entry.pop("from")
-        given = _keywords(_by_name(entry.pop(step.operator), step.options))
-        return _call("flow.step", [step.name, step.operator, inputs], given, self.lead(step))
+        return _call("flow.step", [step.name, step.operator, inputs, entry.pop(step.operator)], {}, self.lead(step))
 
     def others(self, step: Step) -> list[Code]:
         """The other streams that a step reads, where its method takes them in order."""

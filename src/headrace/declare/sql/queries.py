@@ -174,6 +174,7 @@ class Queries(Words):
             inputs.append(self.source())
         self.need("using")
         operator = self.named("an operator")
+        operator = Name(operator.text.lower(), operator.at)
         if operator.text not in OPERATORS:
             from headrace.errors import nearest
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from headrace.declare.resolve import resolve
+from headrace.declare.resolve import COMMON, resolve
 from headrace.declare.show import full_options, show_entry
 from headrace.declare.sql.groups import WINDOWS
 from headrace.declare.sql.layout import layout
@@ -149,9 +149,12 @@ class _Writer:
         entry.pop("from", None)
         options = _by_name(entry.pop(step.operator), step.options)
         inputs = ", ".join(map(_port, step.inputs))
+        short = type(step.options).shorthand
+        if short and short not in options and not set(options).isdisjoint(COMMON["step"]):
+            options = {short: options}  # the author's names must not be taken for what every step has
         given = {**options, **entry}
         behind = f" WITH {_options(given)}" if given else ""
-        return f"TRANSFORM {inputs} USING {quoted(step.operator) if step.operator != 'with' else 'with'}{behind}"
+        return f"TRANSFORM {inputs} USING {quoted(step.operator)}{behind}"
 
     # -- the natural spellings
 
