@@ -12,11 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from headrace.catalogue import FORMATS, OPERATORS, SINKS, SOURCES
+from headrace.declare.spellings import spellings
 from headrace.errors import UsageError, nearest
 from headrace.model import Delivery
 from headrace.options import Options
 
 KINDS: dict[str, Mapping[str, Any]] = {"source": SOURCES, "sink": SINKS, "operator": OPERATORS, "format": FORMATS}
+
+
+_LANGUAGES = {"yaml": "flow file", "python": "Python", "sql": "SQL"}
 
 
 def summary() -> dict[str, dict[str, str]]:
@@ -102,7 +106,9 @@ def text(kind: str, thing: Any) -> str:
         for name, type_, default, meaning in rows:
             lines.append(f"  {name:{width}}  {type_}{f', {default}' if default else ''}: {meaning}")
         lines.append("")
-    return "\n".join([*lines, "example", *(f"  {line}" for line in thing.example.splitlines())])
+    for language, example in spellings(kind, thing.example).items():
+        lines += [f"example ({_LANGUAGES[language]})", *(f"  {line}" for line in example.splitlines()), ""]
+    return "\n".join(lines).rstrip()
 
 
 def markdown() -> str:
@@ -111,7 +117,8 @@ def markdown() -> str:
         "# Reference",
         "",
         "Generated from the option models by `make docs`; do not edit. "
-        "The same on the command line: `headrace describe`.",
+        "The same on the command line: `headrace describe`. Each example is given as a flow file, in Python and in "
+        "SQL; the three mean the same.",
         "",
     ]
     for kind, things in KINDS.items():
@@ -125,7 +132,8 @@ def markdown() -> str:
                 lines += ["| option | type | default | meaning |", "|---|---|---|---|"]
                 lines += [f"| `{n}` | {t} | {d} | {m} |".replace("||", "| |") for n, t, d, m in rows]
                 lines.append("")
-            lines += ["```yaml", thing.example, "```", ""]
+            for language, example in spellings(kind, thing.example).items():
+                lines += [f"```{language}", example, "```", ""]
     return "\n".join(lines)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from headrace import reference
 from headrace.check import load
 from headrace.cli.forms import convert as convert_command
 from headrace.cli.forms import diff as diff_command
@@ -17,9 +18,12 @@ from headrace.declare import flowfile, jsonfile
 from headrace.declare.diff import diff
 from headrace.declare.load import declare
 from headrace.declare.resolve import resolve
+from headrace.declare.spellings import around, spellings
+from headrace.declare.sql.read import read as read_sql
 from headrace.declare.write import tidy
 from headrace.errors import FlowError
 from headrace.model import Flow
+from headrace.reference import KINDS
 from tests.flows import all_flows, files
 from tests.unit.test_front_doors import EVERYTHING
 
@@ -323,3 +327,28 @@ def test_the_command_tells_what_it_does_to_state_and_ends_as_diff_does(tmp_path:
     answer = json.loads(CliRunner().invoke(diff_command, ["--json", str(a), str(b)]).stdout)
     assert [c["option"] for c in answer["changes"]] == ["window.tumbling"]
     assert answer["state"]["in_the_way"]
+
+
+# -- the reference
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in KINDS.items() for name in names])
+def test_the_spellings_of_every_part_in_the_reference_mean_the_same(kind: str, name: str, tmp_path: Path) -> None:
+    flow, part = around(kind, KINDS[kind][name].example)
+    shown = spellings(kind, KINDS[kind][name].example)
+    feeding = [source for source in flow.sources if source.name != part]
+    streams = "".join(f"CREATE STREAM {s.name} WITH (connector = 'rate');\n" for s in feeding)
+    sql = resolve(read_sql(streams + shown["sql"], "x.sql", flow.name))
+    assert (sql.problems, sql.flow) == ((), flow)
+
+    lines = "".join(f"{s.name} = flow.source({s.name!r}, 'rate')\n" for s in feeding)
+    windows = "from headrace import Flow, count, hopping, session, sliding, tumbling\n"
+    (tmp_path / "x.py").write_text(f"{windows}flow = Flow({flow.name!r})\n{lines}{shown['python']}\n")
+    assert declare(tmp_path / "x.py").flow == flow
+
+
+def test_the_reference_shows_them() -> None:
+    page = reference.markdown()
+    for kind, names in KINDS.items():
+        for thing in names.values():
+            assert all(f"\n{text}\n```" in page for text in spellings(kind, thing.example).values())

@@ -37,6 +37,16 @@ def write(flow: Flow) -> str:
     return _Writer(flow).text()
 
 
+def part(flow: Flow, name: str) -> str:
+    """The call that makes one part of a flow; what it reads from are variables."""
+    writer = _Writer(flow)
+    writer.written |= {p.name for p in flow if p.name != name}
+    found = flow[name]
+    if isinstance(found, Source):
+        return f"{writer.variables[name]} = {writer.source(found)}"
+    return writer.sink(found) if isinstance(found, Sink) else f"{writer.variables[name]} = {writer.step(found)}"
+
+
 def literal(value: Any) -> str:
     """A value as Python, texts in double quotes.
 
