@@ -59,6 +59,15 @@ def test_a_flow_that_is_shown_has_no_problems(text: str) -> None:
     assert problems_of(text) == []
 
 
+@pytest.mark.parametrize("text", named([(page, line, text) for page in GUIDES for line, text in blocks(page, "sql")]))
+def test_sql_that_is_shown_has_no_problems_and_is_laid_out(text: str) -> None:
+    from headrace.declare.sql.read import read
+    from headrace.declare.sql.write import tidy
+
+    assert [p for p in check(resolve(read(text, "shown.sql"))).problems if not p.warning] == []
+    assert tidy(text) == text
+
+
 @pytest.mark.parametrize("text", named(PROGRAMS))
 def test_a_program_that_is_shown_makes_a_flow_without_problems(text: str, tmp_path: Path) -> None:
     file = tmp_path / "shown.py"

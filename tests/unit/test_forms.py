@@ -17,6 +17,7 @@ from headrace.declare import convert as forms
 from headrace.declare import flowfile, jsonfile
 from headrace.declare.diff import diff
 from headrace.declare.load import declare
+from headrace.declare.parameters import Values
 from headrace.declare.resolve import resolve
 from headrace.declare.spellings import around, spellings
 from headrace.declare.sql.read import read as read_sql
@@ -352,3 +353,42 @@ def test_the_reference_shows_them() -> None:
     for kind, names in KINDS.items():
         for thing in names.values():
             assert all(f"\n{text}\n```" in page for text in spellings(kind, thing.example).values())
+
+
+# -- parameters
+
+
+OPEN = """\
+flow: open
+parameters:
+  limit: {type: int, default: 100, description: What is large.}
+  kind: {type: string, default: orders}
+sources:
+  orders: {generator: {kind: "${param:kind}", limit: 10}}
+steps:
+  large: {from: orders, filter: "amount > ${param:limit} AND category <> '${param:kind}'"}
+  few: {from: large, limit: {rows: "${param:limit}", by: customer}}
+sinks:
+  screen: {from: few, console: {}}
+"""
+
+
+def test_parameters_are_said_in_every_form(tmp_path: Path) -> None:
+    flow = resolve(flowfile.read(OPEN)).flow
+    for form, suffix in forms.FORMS.items():
+        file = tmp_path / f"open{suffix}"
+        file.write_text(forms.write(flow, form))
+        assert "${param:limit}" in file.read_text()
+        given = Values(asked={"limit": 7})
+        assert declare(file).flow == flow
+        assert declare(file, given=given).flow == resolve(flowfile.read(OPEN), given).flow
+    sql = (
+        "SET flow = 'open'; SET parameters.limit = {type: int, default: 100, description: 'What is large.'};\n"
+        "SET parameters.kind = {type: 'string', default: 'orders'};\n"
+        "CREATE STREAM orders WITH (connector = 'generator', kind = ${param:kind}, limit = 10);\n"
+        "CREATE VIEW large AS SELECT * FROM orders WHERE amount > ${param:limit} AND category <> '${param:kind}';\n"
+        "CREATE VIEW few AS SELECT * FROM large LIMIT ${param:limit} BY customer;\n"
+        "CREATE SINK screen FROM few WITH (connector = 'console')"
+    )
+    assert resolve(read_sql(sql)).flow == flow
+    assert "${param:limit} BY" in forms.tidy(tmp_path / "x.sql", sql)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from headrace.declare.show import full_options, show_entry
+from headrace.declare.show import full_options, show, show_entry
 from headrace.expressions.expression import Expression
 from headrace.expressions.lex import ExpressionSyntaxError
 from headrace.model import Flow, Sink, Source, Step
@@ -86,7 +86,7 @@ def _settings(old: Flow, new: Flow) -> list[Change]:
     pairs = [
         (name, getattr(old, name) or None, getattr(new, name) or None) for name in ("name", "description", "state")
     ]
-    before, after = dict(old.spark), dict(new.spark)
+    before, after = ({**dict(f.spark), **_flat(show(f).get("parameters", {}), "parameters")} for f in (old, new))
     pairs += [(key, before.get(key), after.get(key)) for key in sorted({*before, *after})]
     return [Change(kind="changed", part="flow", name=new.name, option=n, old=a, new=b) for n, a, b in pairs if a != b]
 

@@ -13,7 +13,7 @@ from headrace.declare.api import Flow as Builder
 from headrace.declare.api import Split, Stream
 from headrace.declare.draft import Draft
 from headrace.declare.resolve import resolve
-from headrace.declare.show import full_options, show_entry
+from headrace.declare.show import full_options, show, show_entry
 from headrace.errors import HeadraceError
 from headrace.model import OUT, Flow, Port, Sink, Source, Step
 from headrace.operators import windows
@@ -95,8 +95,11 @@ class _Writer:
 
     def text(self) -> str:
         flow = self.flow
-        settings = {"description": flow.description, "state": flow.state, "spark": dict(flow.spark)}
-        lines = [_call("flow = Flow", [flow.name], {k: v for k, v in settings.items() if v}), ""]
+        shown = show(flow)
+        settings: dict[str, Any] = {k: shown[k] for k in ("description", "state", "spark") if k in shown}
+        lines = [_call("flow = Flow", [flow.name], settings)]
+        lines += [_call("flow.param", [n, said.pop("type")], said) for n, said in shown.get("parameters", {}).items()]
+        lines.append("")
         lines += [self.assigned(source.name, self.source(source)) for source in flow.sources]
         for step in flow.steps:
             lines.append(self.assigned(step.name, self.step(step)))

@@ -22,7 +22,7 @@ from headrace.declare.resolve import COMMON
 from headrace.declare.sql.groups import Groups
 from headrace.declare.sql.joins import Joins
 from headrace.declare.sql.steps import Chain, Pending
-from headrace.declare.sql.words import FORMAT, Name, StatementError
+from headrace.declare.sql.words import FORMAT, Name, StatementError, masked
 from headrace.errors import Problem, nearest
 from headrace.expressions.functions import functions as known_functions
 from headrace.expressions.lex import ExpressionSyntaxError, Token, tokens
@@ -53,7 +53,8 @@ def reader_of(text: str, file: str) -> tuple[Reader, list[Problem]]:
     end = len(text)
     while True:
         try:
-            reader = Reader(text, tokens(text[:end], longest=LONGEST, comments=True), file)
+            cut = tokens(masked(text)[:end], longest=LONGEST, comments=True)
+            reader = Reader(text, [Token(t.kind, text[t.at : t.end], t.at) for t in cut], file)
         except ExpressionSyntaxError as error:
             wrong, end = [error], error.at
             continue

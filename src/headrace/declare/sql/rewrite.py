@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from headrace.declare.flowfile import SECTIONS
 from headrace.declare.resolve import resolve
+from headrace.declare.show import show
 from headrace.declare.sql.read import Statement, reader_of
 from headrace.declare.sql.write import statements, tidy
 from headrace.model import Flow
@@ -18,7 +20,7 @@ def rewrite(flow: Flow, original: str) -> str:
     same = {part.name for part in flow if part.name in old and old[part.name] == flow[part.name]}
     kept: dict[str, list[str]] = {}
     head: list[str] = []
-    settled = (old.name, old.description, old.state, old.spark) == (flow.name, flow.description, flow.state, flow.spark)
+    settled = _settings(old) == _settings(flow)
     start = 0
     for said in reader.said:
         text, start = _whole(original, start, said), _behind(original, said)
@@ -37,6 +39,10 @@ def rewrite(flow: Flow, original: str) -> str:
     known = "\n".join(head).lower()
     made = [f for f in anew.functions if f.lower() not in known and any(p.name not in same for p in flow.steps)]
     return tidy("\n".join([*out[: len(head)], *made, *out[len(head) :]]))
+
+
+def _settings(flow: Flow) -> dict[str, object]:
+    return {key: said for key, said in show(flow).items() if key not in SECTIONS}
 
 
 def _whole(text: str, start: int, said: Statement) -> str:

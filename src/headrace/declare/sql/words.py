@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,6 +24,14 @@ _DEEPEST_VALUE = 40
 
 FORMAT = "<name>"
 """Where the name of a format is kept while its options are read."""
+
+
+_PARAMETER = re.compile(r"\$\{param:([^}`'\"\n]*)\}")
+
+
+def masked(text: str) -> str:
+    """The text with references to parameters as names of the same length, so that they can stand for any value."""
+    return _PARAMETER.sub(r"`{param:\1`", text)
 
 
 class StatementError(Exception):
@@ -114,6 +123,9 @@ class Words(Tokens):
     def named(self, what: str) -> Name:
         """A name, in backticks if it is not one word."""
         token = self.token
+        if token.kind == "quoted" and token.text.startswith("$"):
+            self.move()
+            return Name(token.text, token.at)
         if token.kind == "quoted" and len(token.text) > 2:
             self.move()
             return Name(token.text[1:-1].replace("``", "`"), token.at)
@@ -179,7 +191,7 @@ class Words(Tokens):
     def parsed(self, text: str, at: int, end: int) -> Written:
         """An expression that stands between two places and says `text`."""
         try:
-            return Written(parse(text), text, at, end)
+            return Written(parse(masked(text)), text, at, end)
         except ExpressionSyntaxError as error:
             raise self.fail(error.message, at + error.at, error.hint, "bad-expression") from None
 
@@ -267,7 +279,7 @@ class Words(Tokens):
         self.next = start
         written = self.written()
         if isinstance(written.tree, Column):
-            return written.tree.name
+            return written.text if written.text.startswith("$") else written.tree.name
         if isinstance(written.tree, Literal) and isinstance(written.tree.value, timedelta):
             return show_duration(written.tree.value)
         return written.text

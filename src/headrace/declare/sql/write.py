@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headrace.declare.resolve import COMMON, resolve
-from headrace.declare.show import full_options, show_entry
+from headrace.declare.show import full_options, show, show_entry
 from headrace.declare.sql.groups import WINDOWS
 from headrace.declare.sql.layout import layout
 from headrace.declare.sql.read import read, reader_of
@@ -91,9 +91,10 @@ class _Writer:
 
     def statements(self) -> Statements:
         flow = self.flow
-        settings = [("flow", flow.name), ("description", flow.description), ("state", flow.state)]
-        said = [f"SET {key} = {value(v)};" for key, v in settings if v]
-        said += [f"SET {_path(key)} = {value(v)};" for key, v in flow.spark]
+        shown = show(flow)
+        said = [f"SET {key} = {value(shown[key])};" for key in ("flow", "description", "state") if key in shown]
+        said += [f"SET {_path(f'parameters.{key}')} = {value(v)};" for key, v in shown.get("parameters", {}).items()]
+        said += [f"SET {_path(key)} = {value(v)};" for key, v in shown.get("spark", {}).items()]
         parts = {source.name: [self.source(source)] for source in flow.sources}
         parts |= {step.name: [self.step(step)] for step in flow.steps}
         parts |= {sink.name: self.sink(sink) for sink in flow.sinks}
