@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from headrace.check import check
 from headrace.compile.lower import Where
@@ -45,6 +45,11 @@ def fill(broker: str) -> None:
             producer.flush(60)
 
 
+def lines(folder: Path, pattern: str) -> list[dict[str, Any]]:
+    texts = [file.read_text(encoding="utf-8") for file in folder.glob(pattern)]
+    return [json.loads(line) for text in texts for line in text.split("\n") if line]
+
+
 def test_each_bad_input_ends_where_the_list_says(spark: SparkSession, broker: str, tmp_path: Path) -> None:
     fill(broker)
     report = check(resolve(flowfile.read(flow_text())))
@@ -57,12 +62,11 @@ def test_each_bad_input_ends_where_the_list_says(spark: SparkSession, broker: st
         run_to_end(made, query, where, tmp_path / "checkpoints" / query.name)
     wrong = []
     for name, inputs in INPUTS.items():
-        rows = [json.loads(line) for file in (tmp_path / "out" / name).glob("part-*") for line in file.open()]
+        rows = lines(tmp_path / "out" / name, "part-*")
         ends = {row["kafka_offset"]: ROW for row in rows}
         assert len(ends) == len(rows)
-        for file in (tmp_path / "home" / "dead-letters" / name).glob("*.jsonl"):
-            for letter in map(json.loads, file.open()):
-                assert letter["offset"] not in ends, letter["offset"]
-                ends[letter["offset"]] = letter["reason"]
+        for letter in lines(tmp_path / "home" / "dead-letters" / name, "*.jsonl"):
+            assert letter["offset"] not in ends, letter["offset"]
+            ends[letter["offset"]] = letter["reason"]
         wrong += [f"{name}: {bad.what}: {ends.get(n)}" for n, bad in enumerate(inputs) if ends.get(n) != bad.ends]
     assert not wrong, "\n".join(wrong)

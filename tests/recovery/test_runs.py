@@ -247,15 +247,16 @@ def test_stopped_or_orphaned_a_run_leaves_nothing_behind_and_resumes_with_the_sa
     check_answers(shop)
 
 
-def test_a_function_that_raises_is_named_with_its_line_and_record_and_not_tried_again(shop: Shop) -> None:
+def test_a_record_that_breaks_a_rule_that_stops_is_named_and_not_tried_again(shop: Shop) -> None:
+    rules = "    expect: {rules: amount IS NOT NULL, else: stop}\nsteps:"
+    (shop.root / "flows" / "sums.yaml").write_text(FLOW.replace("steps:", rules, 1))
     (shop.root / "data" / "3.json").write_text('{"at": "2024-01-01T00:03:00Z", "user": "u0"}\n')
 
     said = shop.run("--until-done", code=1)
 
     assert "trying again" not in said
-    assert 'step "doubled"' in said
-    assert "functions.py:2" in said
-    assert '"amount": null' in said
+    assert "stops at a record: amount IS NOT NULL does not hold" in said
+    assert '"user":"u0"' in said
     assert str(shop.home.log) in said
     assert "Traceback" not in said
     assert "Traceback" in shop.home.log.read_text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
@@ -320,3 +321,38 @@ def test_times_are_rounded_up_so_that_nothing_is_due_early() -> None:
         2026, 1, 1, 0, 0, 0, 1000, tzinfo=UTC
     )
     assert milliseconds(datetime(1970, 1, 1, 0, 0, 1)) == 1000
+
+
+def test_a_call_that_raises_leaves_no_trace_in_state_timers_or_outputs() -> None:
+    class Careless(Processor):
+        total = ValueState("total BIGINT")
+        seen = ListState("n BIGINT")
+        returns = "n BIGINT, total BIGINT"
+
+        def on_record(self, record: dict[str, Any], state: Any, timers: Any) -> Any:
+            state.seen.append(record["n"])
+            state.total.set(state.total.get(0) + record["n"])
+            timers.at(at(record["n"]))
+            record["n"] += 100  # what it is given is its own
+            if record["n"] == 103:
+                timers.delete(at(2))
+                raise ValueError("three")
+            yield {"n": record["n"], "total": state.total.get()}
+
+        def on_timer(self, when: Any, key: Any, state: Any, timers: Any) -> Any:
+            return {"n": -len(list(state.seen)), "total": state.total.get()}
+
+    rejected: list[dict[str, str]] = []
+    kept = Memory()
+    engine = Engine(work(Careless), kept, rejected.append)
+    engine.begin(None, 0)
+    made = list(engine.records({"user": "ann"}, [record(n, i) for i, n in enumerate((1, 2, 3, 4, 3, 5))]))
+
+    assert [(row["n"], row["total"]) for row in made] == [(101, 1), (102, 3), (104, 7), (105, 12)]
+    assert [json.loads(one["record"])["n"] for one in rejected] == [3, 3]
+    assert {one["reason"] for one in rejected} == {"ValueError: three"}
+    assert kept.values["total"] == (12,)
+    assert [row[0] for row in kept.lists["seen"]] == [1, 2, 4, 5]
+    own = [at(n) for n in (1, 2, 4, 5)]
+    assert engine.timers.all() == own
+    assert {milliseconds(when) for when in own} <= set(kept.timers())

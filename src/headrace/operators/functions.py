@@ -389,10 +389,15 @@ def boundary(
 
 def failed(error: Exception, step: str, function: Callable[..., Any], record: object) -> UserFunctionError:
     """The error to raise for one that a function of the author's raised: it tells step, file, line and record."""
-    whole = json.dumps(record, default=_jsonable)
+    whole = as_json(record)
     made = UserFunctionError(MARKER + _failure(error, step, _reference(function), whole))
     made.record = whole
     return made
+
+
+def as_json(record: object) -> str:
+    """A record as JSON, with bytes in base64."""
+    return json.dumps(record, default=_jsonable)
 
 
 def _jsonable(value: object) -> object:
@@ -406,7 +411,7 @@ def misfit(error: Exception, function: Callable[..., Any], record: object) -> di
         "reason": f"what it gave does not fit its columns: {type(error).__name__}: {error}"[:500],
         "function": _reference(function),
         "place": f"{code.co_filename}:{code.co_firstlineno}" if code else "",
-        "record": json.dumps(record, default=_jsonable),
+        "record": as_json(record),
     }
 
 

@@ -15,7 +15,7 @@ from types import SimpleNamespace
 from typing import Any, Literal
 
 from headrace.model import Schema
-from headrace.operators.functions import UserFunctionError, failed, failure_of
+from headrace.operators.functions import UserFunctionError, as_json, failed, failure_of
 from headrace.processor import (
     HANDLES,
     Kept,
@@ -322,7 +322,7 @@ class Engine:
             if self._reject is None:
                 raise
             self._undo()
-            self._reject(failure_of(error))
+            self._reject({**failure_of(error), "record": as_json(before)})
             return
         self._done.append((None, now, before))
         yield from answers

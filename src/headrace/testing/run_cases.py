@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 from headrace.catalogue import SINKS, SOURCES
 from headrace.check import load
 from headrace.check.wires import wires
+from headrace.compile.letters import FOLDER
 from headrace.compile.lower import Where
-from headrace.compile.planner import plan
+from headrace.compile.planner import plan, rejected_by
 from headrace.connectors import memory
 from headrace.declare.parameters import Values
 from headrace.errors import HeadraceError
@@ -26,6 +28,10 @@ from headrace.testing.standins import Given, kept
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+_FEW = 5
+"""Records on which a function raised that are told of a case."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,12 +87,16 @@ def run_case(flow: Flow, case: Case, file: Path, session: SparkSession) -> Outco
     problem = False
     try:
         given = {name: read_input(value, file) for name, value in case.given.items()}
-        found = outputs(flow, given, case, session)
+        raised: list[Mapping[str, Any]] = []
+        found = outputs(flow, given, case, session, raised)
         schemas = wires(flow).schemas
         for sink in flow.sinks:
             if sink.name in case.expect:
                 wrong = difference(case.expect[sink.name], found[sink.name], schemas[sink.inputs[0]])
                 lines += [f"sink {sink.name}:", *(f"  {line}" for line in wrong)] if wrong else []
+        routed = {rejected_by(flow, sink) for sink in flow.sinks}
+        told = [letter for letter in raised if letter["step"] not in routed]
+        lines, problem = [*map(_told, told[:_FEW]), *lines], bool(told)
     except HeadraceError as error:
         lines, problem = str(error).splitlines(), True
     except Exception as error:  # noqa: BLE001 - whatever Spark raises is the case's outcome
@@ -96,10 +106,21 @@ def run_case(flow: Flow, case: Case, file: Path, session: SparkSession) -> Outco
     )
 
 
+def _told(letter: Mapping[str, Any]) -> str:
+    """A record on which a function raised, for whoever did not expect it."""
+    record = str(letter.get("record", ""))[:2000]
+    where = f'{letter["place"]}: step "{letter["step"]}"'
+    return f'{where}: function "{letter["function"]}" raised {letter["reason"]}\n  record: {record}'
+
+
 def outputs(
-    flow: Flow, given: dict[str, Input], case: Case, session: SparkSession
+    flow: Flow,
+    given: dict[str, Input],
+    case: Case,
+    session: SparkSession,
+    raised: list[Mapping[str, Any]] | None = None,
 ) -> dict[str, tuple[dict[str, Any], ...]]:
-    """What each sink holds after the flow has taken all its input."""
+    """What each sink holds after the flow has taken all its input; `raised` gets what functions raised on."""
     from headrace.run.inline import run_to_end
 
     mode = Mode(case.mode) if case.mode else Mode.MICRO_BATCH
@@ -131,6 +152,9 @@ def outputs(
             memory.tables.pop((flow.name, sink.name), None)
         for query in made.queries:
             run_to_end(made, query, where, Path(home) / "checkpoints" / query.name)
+        for file in sorted(Path(home).glob(f"{FOLDER}/*/*.jsonl")) if raised is not None else ():
+            letters = map(json.loads, file.read_text(encoding="utf-8").splitlines())
+            raised += [letter for letter in letters if letter.get("function")]  # type: ignore[operator]
         return {
             s.name: memory.tables[flow.name, s.name].rows if (flow.name, s.name) in memory.tables else ()
             for s in flow.sinks

@@ -1,0 +1,110 @@
+"""Dead letters without Spark: which way each can be put through again, what is shown, how many are allowed."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from headrace.cli.letters import safe
+from headrace.compile.again import way
+from headrace.compile.letters import Rate, file_of
+from headrace.compile.planner import plan
+from headrace.declare import flowfile
+from headrace.declare.resolve import resolve
+from headrace.errors import DataError, UsageError
+from headrace.observe.progress import Totals, show
+from headrace.run import letters
+from headrace.run.home import Home
+
+FLOW = """\
+flow: ways
+sources:
+  orders:
+    kafka: orders
+    format: json
+    schema: id BIGINT, user STRING, tags ARRAY<STRING>
+steps:
+  known:
+    from: orders
+    filter: id IS NOT NULL
+  counted:
+    from: known
+    aggregate: {by: user, compute: {n: count(*)}}
+  named:
+    from: counted
+    filter: user IS NOT NULL
+  tags:
+    from: known
+    explode: {each: tags, as: tag}
+  words:
+    from: tags
+    filter: tag <> ''
+sinks:
+  table:
+    from: named
+    sqlite: {path: out.db, table: t, key: user}
+  OTHER
+  bad:
+    from: orders.dead_letter
+    files: bad
+"""
+ALONE = plan(resolve(flowfile.read(FLOW.replace("  OTHER\n", ""))).flow)
+SHARED = plan(resolve(flowfile.read(FLOW.replace("OTHER", "spoken:\n    from: words\n    files: words"))).flow)
+
+
+def test_a_letter_goes_on_where_it_failed_or_to_its_topic_or_is_left() -> None:
+    assert way(ALONE, "named", function=True, topic=False, value=False).sinks == ("table",)
+    assert way(ALONE, "counted", function=False, topic=False, value=False).kind == "step"  # it broke a rule behind it
+    assert way(ALONE, "orders", function=False, topic=True, value=True).kind == "topic"
+    assert way(ALONE, "known", function=True, topic=True, value=True).kind == "topic"
+    assert way(SHARED, "words", function=True, topic=True, value=True).sinks == ("spoken",)
+    assert way(SHARED, "counted", function=True, topic=True, value=True).kind == "none"  # "spoken" had the record
+    left = way(ALONE, "known", function=True, topic=False, value=True)
+    assert (left.kind, "counted" in left.why) == ("none", True)
+    assert way(ALONE, "gone", function=True, topic=True, value=True).why == 'the flow has no "gone" any more'
+
+
+def test_more_than_so_many_in_a_minute_are_too_many() -> None:
+    rate = Rate(3)
+    rate.check(3, "flow")
+    rate.add(2)
+    rate.check(1, "flow")
+    with pytest.raises(DataError, match="more than 3 dead letters in a minute"):
+        rate.check(2, "flow")
+
+
+def test_letters_in_a_home_are_counted_and_a_plan_takes_each_once(tmp_path: Path) -> None:
+    home = Home(tmp_path)
+    kept = file_of(tmp_path, "orders", 3)
+    kept.parent.mkdir(parents=True)
+    told = [
+        {"id": f"orders/3/{n}", "step": "orders", "reason": why, "value": base64.b64encode(b"\xff\x00").decode()}
+        for n, why in enumerate(("cut", "cut", "late"))
+    ]
+    kept.write_text("".join(json.dumps(one) + "\n" for one in told))
+    assert [(k["reason"], k["letters"], k["example"]) for k in letters.summary(home)] == [
+        ("cut", 2, "orders/3/0"),
+        ("late", 1, "orders/3/2"),
+    ]
+    assert next(letters.letters(home)).bytes_of("value") == b"\xff\x00"
+    (letters.folder(home) / "replays").mkdir()
+    assert list(letters._plan(home, ALONE, 1, ["orders/3/1"]).values()) == [1]  # it came from no topic: it is left
+    assert letters.replayed(home) == frozenset()
+    with pytest.raises(UsageError, match="no dead letter"):
+        letters._plan(home, ALONE, 2, ["orders/9/9"])
+
+
+def test_bytes_are_shown_so_that_a_terminal_is_not_harmed() -> None:
+    assert safe(b"a\x1b[2J\xff\n") == "a\\x1b[2J\\xff\\n"
+    assert safe(None) == ""
+    assert len(safe(b"x" * 10_000)) == 2001
+
+
+def test_progress_counts_the_letters_of_a_repeated_batch_once() -> None:
+    event = {"query": "q", "batch": 4, "steps": {"a": 2, "b": 1}}
+    totals = Totals().add_letters(event).add_letters(event).add_letters({**event, "batch": 6})
+    assert totals.dead_letters == 6
+    assert "dead letters 6" in show(totals, now=0.0)
