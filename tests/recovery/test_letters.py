@@ -151,6 +151,7 @@ def run_and_kill(root: Path, broker: str) -> Home:
     return home
 
 
+@pytest.mark.timeout(900)
 def test_a_killed_run_has_each_dead_letter_once_and_a_replay_takes_each_once(
     broker: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

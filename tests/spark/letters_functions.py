@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from headrace.processor import Processor, ValueState
@@ -17,6 +18,15 @@ def shouted(record: dict[str, Any]) -> dict[str, Any] | None:
     """Raises on a user that is null; gives what does not fit for "liar"."""
     part = "x" if record["user"] == "liar" else record["part"]
     return {"id": record["id"], "user": record["user"].upper(), "part": part}
+
+
+def halves(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Changes what it is given, gives one record, then raises on an odd one."""
+    record["n"] *= 10
+    yield {"n": record["n"]}
+    if record["n"] % 20:
+        raise KeyError("odd")
+    yield {"n": record["n"] // 2}
 
 
 class Balance(Processor):

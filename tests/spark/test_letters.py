@@ -131,7 +131,7 @@ def test_each_bad_record_is_a_letter_once_and_the_others_go_on(mode: Mode, spark
     assert len(letters(tmp_path)) == 8  # two were unreadable
     told = found["shares", "ZeroDivisionError: float division by zero"]
     assert told["function"] == "tests.spark.letters_functions:share"
-    assert told["place"].endswith("letters_functions.py:13")
+    assert told["place"].endswith("letters_functions.py:14")
     assert json.loads(told["record"]) == {"id": 3, "user": "bob", "amount": 1.0, "of": 0}
     assert base64.b64decode(told["value"]).decode() == FIRST[4]
     assert (told["source"], told["line"], told["file"].rpartition("/")[2]) == ("orders", 5, "0.json")
@@ -164,3 +164,21 @@ def test_more_letters_than_allowed_or_a_rule_that_stops_end_the_flow(spark: Spar
     assert failure.kind == "data", failure
     assert isinstance(failure.error(), DataError)
     assert '"orders" stops at a record: amount is less than 0' in failure.message
+
+
+def test_a_generator_that_raises_gives_nothing_of_that_record() -> None:
+    import pyarrow as pa
+
+    from headrace.operators.functions import Function
+    from headrace.operators.letters import FAILED
+    from tests.spark.letters_functions import halves
+
+    text = pa.string()
+    told = pa.struct([(name, text) for name in ("reason", "function", "place", "record")])
+    schema = pa.schema([("n", pa.int64()), (FAILED, told)])
+    run = Function.parse(halves).batches("step", schema, many=True)
+    [made] = run(iter([pa.RecordBatch.from_pylist([{"n": 1}, {"n": 2}])]))
+    failed, *good = made.to_pylist()
+    assert [row["n"] for row in good] == [20, 10]
+    assert (failed["n"], failed[FAILED]["reason"], failed[FAILED]["record"]) == (None, "KeyError: 'odd'", '{"n": 1}')
+    assert failed[FAILED]["place"].endswith("letters_functions.py:28")

@@ -241,25 +241,31 @@ class Function:
         A record it raised on, or for which it gave what does not fit the schema, has only its FAILED column set.
         """
         travel_by_value(self.callable)
-        authors, wrapped = self.callable, boundary(self.callable, step, None, frozenset())
+        authors = self.callable
 
-        def answers(record: dict[str, Any]) -> list[Mapping[str, Any]]:
+        def original(batch: pa.RecordBatch, number: int) -> tuple[dict[str, Any], dict[str, Any]]:
+            """A record as it came, whatever the function did to it, and what is carried beside it."""
+            record: dict[str, Any] = batch.slice(number, 1).to_pylist()[0]
+            return record, {name: record.pop(name) for name in carried}
+
+        def answers(batch: pa.RecordBatch, number: int, record: dict[str, Any]) -> list[Mapping[str, Any]]:
             beside = {name: record.pop(name) for name in carried}
             try:
-                answer = wrapped(record)
+                answer = authors(record)
                 rows = list(answer if answer is not None else ()) if many else [answer] * (answer is not None)
-                return [{**row, **beside} for row in rows] if beside else rows
-            except UserFunctionError as error:
-                return [{FAILED: failure_of(error), **beside}]
+            except Exception as error:  # noqa: BLE001 - whatever the author's function raises, a generator's too
+                whole, _ = original(batch, number)
+                return [{FAILED: failure_of(failed(error, step, authors, whole)), **beside}]
+            return [{**row, **beside} for row in rows] if beside else rows
 
-        def fitting(record: dict[str, Any]) -> pa.RecordBatch:
+        def fitting(batch: pa.RecordBatch, number: int) -> pa.RecordBatch:
             import pyarrow as pa
 
-            whole = dict(record)
             try:
-                return pa.RecordBatch.from_pylist(answers(record), schema=schema)
+                rows = answers(batch, number, batch.slice(number, 1).to_pylist()[0])
+                return pa.RecordBatch.from_pylist(rows, schema=schema)
             except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError) as error:
-                beside = {name: whole.pop(name) for name in carried}
+                whole, beside = original(batch, number)
                 return pa.RecordBatch.from_pylist([{FAILED: misfit(error, authors, whole), **beside}], schema=schema)
 
         def run(incoming: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -267,11 +273,11 @@ class Function:
 
             for batch in incoming:
                 try:
-                    rows = [answer for record in batch.to_pylist() for answer in answers(record)]
+                    rows = [row for n, record in enumerate(batch.to_pylist()) for row in answers(batch, n, record)]
                     made = [pa.RecordBatch.from_pylist(rows, schema=schema)]
                 except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError):
                     # Some answer does not fit the columns it should; one by one it shows which.
-                    made = [fitting(record) for record in batch.to_pylist()]
+                    made = [fitting(batch, number) for number in range(batch.num_rows)]
                 yield from made
 
         return run
