@@ -46,8 +46,17 @@ def namer(key: s.StructType) -> Callable[[Owner], Any]:
     return _itself if hashable(key) else repr
 
 
-def _itself(owner: Owner) -> Any:
+def owning(key: s.StructType) -> Callable[[Owner], Owner]:
+    """A key as it is kept: those equal to Spark have one text, so a zero has no sign."""
+    return _itself if hashable(key) else _unsigned
+
+
+def _itself(owner: Owner) -> Owner:
     return owner
+
+
+def _unsigned(owner: Owner) -> Owner:
+    return tuple(value or 0.0 if isinstance(value, float) else value for value in owner)
 
 
 def pack(rows: list[Any]) -> bytes:
@@ -59,8 +68,3 @@ def unpack(packed: bytes) -> list[Any]:
     """What `pack` was given."""
     found: list[Any] = pickle.loads(packed)
     return found
-
-
-def plain(value: Any) -> Any:
-    """A key's value such that those equal to Spark have one text: zero has no sign."""
-    return value or 0.0 if isinstance(value, float) else value

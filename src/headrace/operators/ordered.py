@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.operators.arrays import FIRST, FROM, SIZE, TO
-from headrace.operators.drawers import DRAWER, PACKED, drawer, namer, pack, plain, unpack
+from headrace.operators.drawers import DRAWER, PACKED, drawer, namer, owning, pack, unpack
 from headrace.operators.folds import Fold, Row, Stretch, in_order, pieces
 from headrace.operators.lowering import Emitted
 
@@ -84,7 +84,7 @@ def _processor(fold: Fold, key: s.StructType, columns: list[str]) -> StatefulPro
     from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
     width = 1 + len(key.fields)
-    name_of = namer(key)
+    name_of, owner_of = namer(key), owning(key)
     names = [*key.names, FROM, TO, FIRST, SIZE, *columns]
 
     class InOrder(StatefulProcessor):
@@ -95,7 +95,7 @@ def _processor(fold: Fold, key: s.StructType, columns: list[str]) -> StatefulPro
             self._due = _Packed(handle.getValueState("_due", "keys BINARY"))
 
         def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
-            new = [(tuple(map(plain, row[1:width])), tuple(row[width:-1])) for row in rows if row[width] is not None]
+            new = [(owner_of(row[1:width]), row[width:-1]) for row in rows if row[width] is not None]
             return self._advance(new, timerValues.getCurrentWatermarkInMs() * 1000)
 
         def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803
