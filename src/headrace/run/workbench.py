@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.check import Report, check
 from headrace.check.wires import wires
-from headrace.compile.lower import Where, lower
+from headrace.compile.lower import Lowered, Where, lower
 from headrace.compile.planner import plan
 from headrace.connectors.base import Batch, Written
 from headrace.connectors.console import ConsoleOptions, ConsoleSink
@@ -193,8 +193,12 @@ class Workbench:
             for query in made.queries:
                 checkpoint = where.home / "checkpoints" / query.name
                 lowered = lower(made, query, replace(where, checkpoint=checkpoint))
+
+                def write(frame: DataFrame, batch: int, lowered: Lowered = lowered) -> None:
+                    lowered.write(frame, batch)
+
                 started.append(
-                    lowered.trunk.writeStream.foreachBatch(lowered.write)
+                    lowered.trunk.writeStream.foreachBatch(write)
                     .outputMode(query.changes.value)
                     .option("checkpointLocation", str(checkpoint))
                     .start()
