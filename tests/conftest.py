@@ -64,7 +64,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.local.dir": str(folder / "local"),
-        "spark.python.authenticate.socketTimeout": "120s",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.streaming.stateStore.providerClass": provider,

@@ -119,9 +119,6 @@ def settings(
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        # A worker of Python state that has connected must have imported the author's modules within this time, by
-        # default 15 s; on a busy machine pandas alone takes that. The 10 s it has to connect are fixed in Spark.
-        "spark.python.authenticate.socketTimeout": "120s",
     }
     if is_local(master):
         # Only here: other machines must be able to reach the driver, and have folders of their own.
