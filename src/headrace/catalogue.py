@@ -46,6 +46,7 @@ SOURCES: Catalogue[type[SourceConnector[Any]]] = Catalogue(
     kafka="kafka:KafkaSource",
     rate="rate:RateSource",
     socket="socket:SocketSource",
+    spout="spout:SpoutSource",
     values="values:ValuesSource",
 )
 SINKS: Catalogue[type[SinkConnector[Any]]] = Catalogue(
@@ -70,6 +71,7 @@ OPERATORS: Catalogue[type[Operator]] = Catalogue(
     "operators",
     aggregate="aggregate:Aggregate",
     as_of="as_of:AsOf",
+    bolt="bolt:BoltStep",
     distinct="distinct:Distinct",
     drop="drop:Drop",
     explode="explode:Explode",
@@ -79,6 +81,7 @@ OPERATORS: Catalogue[type[Operator]] = Catalogue(
     limit="limit:Limit",
     lookup="lookup:Lookup",
     map="records:Map",
+    map_batches="batches:MapBatches",
     process="process:Process",
     rename="rename:Rename",
     select="select:Select",

@@ -32,11 +32,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "expressions": {"model", "errors", "options"},
     "formats": VALUES,
     "processor": {"model", "options"},
-    "operators": VALUES | {"processor"},
+    "author": {"model", "options", "processor"},
+    "operators": VALUES | {"processor", "author"},
     "kafka_settings": set(),
-    "connectors": VALUES | {"formats", "kafka_settings"},
+    "connectors": VALUES | {"formats", "kafka_settings", "author"},
     "catalogue": VALUES | PARTS,
-    "declare": VALUES | PARTS | {"catalogue", "processor"},
+    "declare": VALUES | PARTS | {"catalogue", "processor", "author"},
     "reference": VALUES | PARTS | {"catalogue", "declare"},
     "check": VALUES | PARTS | {"catalogue", "declare"},
     "compile": VALUES | PARTS | {"catalogue", "declare", "check"},
@@ -45,6 +46,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "observe": {"model", "errors", "options", "project"},
     "gateway": VALUES | PARTS | {"catalogue", "log", "project", "observe"},
     "run": VALUES | PARTS | {"catalogue", "declare", "check", "compile", "log", "project", "observe", "gateway"},
+    "interactive": VALUES | PARTS | {"catalogue", "declare", "check", "compile", "log", "project", "observe", "run"},
     "testing": VALUES | PARTS | {"catalogue", "declare", "check", "compile", "log", "project", "observe", "run"},
     "server": {"model", "errors", "options", "catalogue", "declare", "check", "compile", "project", "observe", "run"},
     "demo": {"model", "errors", "options", "connectors", "log", "project", "observe", "run"},
@@ -65,7 +67,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     }
     | {"testing", "server", "demo"},
     "__main__": {"cli"},
-    "__init__": VALUES | {"operators", "declare", "processor"},
+    "__init__": VALUES | {"operators", "declare", "processor", "author", "interactive"},
 }
 """The rooms in their order, and for each the rooms it may import. `gateway` and `server` are still to come."""
 

@@ -24,7 +24,9 @@ def modules_with_examples() -> list[str]:
 def test_examples_of(name: str) -> None:
     module = importlib.import_module(name)
 
-    result = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS)
+    names = getattr(module, "example_names", dict)()
+
+    result = doctest.testmod(module, optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS, extraglobs=names)
 
     assert result.attempted > 0
     assert result.failed == 0, "what differs is printed above"

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from headrace import Flow, col, fn, hopping, tumbling
+from headrace import Flow, Stream, col, fn, hopping, tumbling
+from headrace.catalogue import OPERATORS
 from headrace.check import check, load
 from headrace.declare import flowfile
 from headrace.declare.load import declare
 from headrace.declare.resolve import resolve
 from headrace.declare.write import rewrite, write
-from headrace.errors import FlowError
+from headrace.errors import FlowError, UsageError
 from headrace.model import Flow as FlowValue
 from headrace.model import Port
+from headrace.operators.batches import complete
+from headrace.operators.bolt import Counted
 from headrace.processor import numbered
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -85,6 +89,15 @@ steps:
   chosen:
     from: sizes.otherwise
     select: [id, upper(tag) AS tag]
+  people_again:
+    from: orders
+    select: user
+  per_user:
+    from: people_again
+    bolt:
+      python: headrace.operators.bolt:Counted
+      grouping: {fields: user}
+      parallelism: 2
   numbered:
     from: chosen
     process:
@@ -93,6 +106,12 @@ steps:
       state: n BIGINT
       returns: id BIGINT, tag STRING, number BIGINT
       ttl: 1 day
+  whole:
+    from: numbered
+    map_batches:
+      python: headrace.operators.batches:complete
+      returns: id BIGINT, tag STRING, number BIGINT
+      as: arrow
   pairs:
     from: [orders, more]
     join: {on: id, within: {before: 5 seconds, after: 10 minutes}, kind: left, prefix: second_}
@@ -111,6 +130,9 @@ steps:
       cache: {rows: 10, age: 1 second}
 
 sinks:
+  users:
+    from: per_user
+    console: {}
   names:
     from: named
     console: {}
@@ -124,7 +146,7 @@ sinks:
     from: letters
     console: {}
   archive:
-    from: numbered
+    from: whole
     files: {path: out}
     format: json
     delivery: exactly-once
@@ -167,7 +189,10 @@ def in_python() -> Flow:
     letters = sizes.small.flat_map("letters", each=fn.split(col("tag"), ""), as_="letter")
     chosen = sizes["otherwise"].select("chosen", "id", "upper(tag) AS tag")
     returns = "id BIGINT, tag STRING, number BIGINT"
+    users = orders.select("people_again", "user")
+    users.bolt("per_user", Counted, grouping={"fields": "user"}, parallelism=2).sink("users", "console")
     counted = chosen.process("numbered", numbered, by="tag", state="n BIGINT", returns=returns, ttl="1 day")
+    whole = counted.map_batches("whole", complete, returns=returns, as_="arrow")
     interval = {"before": "5 s", "after": "10 min"}
     pairs = orders.join("pairs", more, on="id", within=interval, kind="left", prefix="second_")
     on = {"user": "user", "id": "quantity"}
@@ -182,7 +207,7 @@ def in_python() -> Flow:
     ).sink("rows", "console")
     per_tag.sink("table", "sqlite", path="out.db", table="tags", key=["window_start", "tag"])
     letters.sink("screen", "console")
-    counted.sink("archive", "files", path="out", format="json", delivery="exactly-once")
+    whole.sink("archive", "files", path="out", format="json", delivery="exactly-once")
     return flow
 
 
@@ -202,11 +227,67 @@ def test_every_operator_is_in_the_flow_that_is_compared() -> None:
     assert {step.operator for step in from_text(EVERYTHING).steps} == set(OPERATORS)
 
 
-def test_every_operator_has_a_method() -> None:
-    from headrace.catalogue import OPERATORS
-    from headrace.declare.api import Stream
+@pytest.mark.parametrize("name", OPERATORS)
+def test_every_operator_and_every_option_of_it_is_in_the_python_api(name: str) -> None:
+    method = getattr(Stream, {"with": "with_"}.get(name, name), None)
+    assert method is not None, f"Stream has no method {name!r}"
+    assert (method.__doc__ or "").strip(), "completion shows what it is"
+    signature = inspect.signature(method)
+    assert all(p.annotation is not p.empty for p in list(signature.parameters.values())[1:])
+    free = {p.kind for p in signature.parameters.values()} & {
+        inspect.Parameter.VAR_POSITIONAL,
+        inspect.Parameter.VAR_KEYWORD,
+    }
+    spelled = {"python": "function", "as": "as_", "other": "others"}
+    for option, field in OPERATORS[name].model_fields.items():
+        word = field.alias or option
+        given = spelled.get(word, word) in signature.parameters
+        assert given or (free and (word == OPERATORS[name].shorthand or word in ("by", "columns", "into"))), word
 
-    assert [name for name in OPERATORS if not hasattr(Stream, {"with": "with_"}.get(name, name))] == []
+
+def test_a_stream_by_key_and_a_part_by_its_name() -> None:
+    def totals(spelled: str) -> FlowValue:
+        flow = Flow("f")
+        orders = flow.source("orders", "generator", kind="orders", time={"column": "at", "watermark": "1 s"})
+        if spelled == "plain":
+            orders.aggregate("n", by=["customer"], window=tumbling("1 minute"), n="count(*)").sink("s", "console")
+            orders.limit("few", 2, by="customer").sink("t", "console")
+        else:
+            keyed = getattr(flow["orders"], spelled)("customer")
+            keyed.window(tumbling("1 minute")).agg("n", n="count(*)").sink("s", "console")
+            keyed.limit("few", 2).sink("t", "console")
+        return flow.build()
+
+    assert totals("key_by") == totals("group_by") == totals("plain")
+    flow = Flow("f")
+    orders = flow.source("orders", "generator", kind="orders")
+    with pytest.raises(UsageError, match='has no source or step "order"'):
+        flow["order"]
+    with pytest.raises(UsageError, match="does not go by windows"):
+        orders.key_by("customer").window(tumbling("1 s")).limit("few", 2)
+
+
+def test_a_sub_flow_can_be_used_twice_and_within_another() -> None:
+    def large(stream: Stream, least: int) -> Stream:
+        return stream.filter("large", f"amount > {least}")
+
+    def known(stream: Stream, *, least: int = 1) -> tuple[Stream, Stream]:
+        sizes = stream.filter("known", "customer IS NOT NULL").split("sizes", big="amount > 50")
+        return sizes.big.through(large, "inner", least), sizes.otherwise
+
+    flow = Flow("f")
+    orders = flow.source("orders", "generator", kind="orders")
+    big, rest = orders.through(known, "web", least=70)
+    orders.through(large, "shop", 5).sink("one", "console")
+    big.sink("two", "console")
+    rest.sink("three", "console")
+
+    made = flow.build()
+
+    assert [step.name for step in made.steps] == ["web_known", "web_sizes", "web_inner_large", "shop_large"]
+    assert [str(port) for port in made["three"].inputs] == ["web_sizes.otherwise"]
+    assert [str(port) for port in made["web_inner_large"].inputs] == ["web_sizes.big"]
+    assert check(made).errors == ()
 
 
 def test_a_flow_written_out_and_read_again_is_equal() -> None:

@@ -60,8 +60,9 @@ def _count(errors: int) -> str:
 @click.argument("flow", type=click.Path(path_type=Path))
 @click.option("--mode", type=click.Choice(["batch", "micro-batch"]), default=None, help="Plan for this mode.")
 @param_option
+@click.option("--svg", "picture", type=click.Path(path_type=Path), help="Write the flow as a picture to this file.")
 @click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
-def explain(flow: Path, mode: str | None, parameters: dict[str, str], as_json: bool) -> None:
+def explain(flow: Path, mode: str | None, parameters: dict[str, str], picture: Path | None, as_json: bool) -> None:
     """Show the plan: columns, queries, guarantees, state, settings.
 
     \b
@@ -78,6 +79,12 @@ def explain(flow: Path, mode: str | None, parameters: dict[str, str], as_json: b
     from headrace.model import Mode
 
     made = plan(load(flow, given=given(parameters)), mode=Mode(mode) if mode else None, cores=os.cpu_count() or 2)
+    if picture is not None:
+        from headrace.declare.picture import svg
+
+        picture.write_text(svg(made.flow), encoding="utf-8")
+        click.echo(f"{picture} is written", err=True)
+        return
     click.echo(json.dumps(explain_plan(made), indent=2) if as_json else text(made))
 
 

@@ -249,6 +249,11 @@ class Lowered:
                 branch.frame(sink.inputs[0], marked=False)
         return looking.found, at
 
+    def frame(self, port: Port) -> DataFrame:
+        """What leaves by a port behind the trunk, or by the trunk itself."""
+        rejects = Counting(Counted(self.where.session))
+        return Branch(self.plan, self.where, {self.query.trunk: self.trunk}, rejects=rejects).frame(port)
+
     def _sides(self) -> list[Port]:
         """The ports of the trunk's step that carry what was put aside, if a sink is behind one."""
         part = self.plan.flow[self.query.name]
@@ -403,6 +408,7 @@ class Branch:
             streaming=self.streaming,
             given=tuple(self._narrow(port, frame) for port, frame in zip(part.inputs, frames, strict=True)),
             schema={p: self.plan.schemas[Port(part.name, p)] for p in operator.ports()},
+            inputs=tuple(str(port) for port in part.inputs),
             base=self.where.base,
             aside=self.where.aside(part.name) if self.streaming else None,
             reject=self._reject(part.name),
@@ -448,6 +454,8 @@ class Branch:
             start=self.where.start if source.table is None else None,
             stop=self.where.stop if source.table is None else None,
             between=self.where.between.get(source.name),
+            query=self.trunk.name if self.trunk is not None else "",
+            readers=tuple(q.name for q in self.plan.queries if source.name in q.sources),
             arrival=_asks_arrival(source),
             origin=origin,
             reasons=connector.carries == "files" and source.table is None,

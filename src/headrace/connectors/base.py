@@ -79,6 +79,10 @@ class Reading:
     """Whether to add where each record came from, as column ORIGIN with what is known of it."""
     reasons: bool = False
     """Whether to give records that cannot be read too, from a connector that reads files: with REASON set."""
+    query: str = ""
+    """The query that reads."""
+    readers: tuple[str, ...] = ()
+    """All queries of the flow that read this source, each at its own pace."""
     arrival: bool = False
     """Whether to add when each record reached the log, as column `headrace.connectors.time.ARRIVAL`."""
 

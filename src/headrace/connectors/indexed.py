@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _ROWS_PER_ARROW_BATCH = 10_000
 _ROWS_PER_TASK = 20_000
-_FIRST, _BEHIND = "first", "behind"
+FIRST, BEHIND = "first", "behind"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,24 +41,29 @@ class Numbered:
 
 def read_numbered(numbered: Numbered, reading: Reading) -> DataFrame:
     """A streaming or batch frame of the rows."""
-    kind = _data_source(numbered, f"headrace_{_word(reading.place.flow)}_{_word(reading.place.step)}")
+    kind = _data_source(numbered, source_name(reading))
     reading.session.dataSource.register(kind)
     reader = reading.session.readStream if reading.streaming else reading.session.read
     reader = reader.format(kind.name()).schema(numbered.schema.ddl())
     if reading.between is not None:
-        first, behind = _rows_of(reading.between)
-        reader = reader.option(_FIRST, first).option(_BEHIND, behind)
+        first, behind = rows_of(reading.between)
+        reader = reader.option(FIRST, first).option(BEHIND, behind)
     return reader.load()
 
 
-def _rows_of(between: Between) -> tuple[int, int]:
+def rows_of(between: Between) -> tuple[int, int]:
     """The numbers of the first row and of the one behind the last.
 
-    >>> _rows_of(Between(start=None, end='{"row": 7}'))
+    >>> rows_of(Between(start=None, end='{"row": 7}'))
     (0, 7)
     """
     start, end = (int(json.loads(text)["row"]) if text else 0 for text in (between.start, between.end))
     return start, max(start, end)
+
+
+def source_name(reading: Reading) -> str:
+    """The name a source of a flow has in Spark's registry of data sources."""
+    return f"headrace_{_word(reading.place.flow)}_{_word(reading.place.step)}"
 
 
 def _word(name: str) -> str:
@@ -172,7 +177,7 @@ def _data_source(numbered: Numbered, kind: str) -> Any:
             return numbered.schema.ddl()
 
         def reader(self, schema: Any) -> DataSourceReader:
-            return BatchReader(int(self.options.get(_FIRST, 0)), int(self.options.get(_BEHIND, numbered.total or 0)))
+            return BatchReader(int(self.options.get(FIRST, 0)), int(self.options.get(BEHIND, numbered.total or 0)))
 
         def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802
             return StreamReader()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import importlib.util
+import pickle
 import sys
 import traceback
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+from headrace.author.callables import travel_by_value
 from headrace.declare import flowfile
 from headrace.declare.draft import Draft
 from headrace.declare.parameters import Values
@@ -25,6 +29,8 @@ def declare(path: Path, *, shown: str | None = None, given: Values | None = None
     """
     name = shown or str(path)
     at = Location(name)
+    if path.suffix == PICKLED and path.is_file():
+        return _pickled(path, at, given)
     if path.suffix not in SUFFIXES:
         return _failed("bad-flow", f"a flow is a file that ends in {', '.join(SUFFIXES)}", at)
     try:
@@ -50,6 +56,42 @@ def draft(text: str, file: str, stem: str) -> Draft:
 
         return read_json(text, file)
     return flowfile.read(text, file)
+
+
+PICKLED = ".pickle"
+"""A flow that was written where there is no file, as in a notebook; see `write_down`."""
+
+
+def write_down(draft: Draft, folder: Path) -> Path:
+    """A draft as a file that another process can read, its functions with it; for flows that have no file of their own.
+
+    Like a Python file it holds code: it is read from the project's own home, and from nowhere else unless asked.
+    """
+    from pyspark import cloudpickle
+
+    for function in _functions([entry.data for entry in draft.entries]):
+        travel_by_value(function)
+    file = folder / f"{draft.name}{PICKLED}"
+    file.write_bytes(cloudpickle.dumps(draft))  # type: ignore[no-untyped-call]
+    return file
+
+
+def _functions(data: Any) -> Iterator[Callable[..., Any]]:
+    if isinstance(data, Mapping):
+        data = list(data.values())
+    if isinstance(data, list | tuple):
+        for one in data:
+            yield from _functions(one)
+    elif callable(data) and hasattr(data, "__module__"):
+        yield data
+
+
+def _pickled(path: Path, at: Location, given: Values | None) -> Declared:
+    try:
+        draft = pickle.loads(path.read_bytes())
+    except Exception as error:  # noqa: BLE001 - unpickling raises anything
+        return _failed("bad-python", f"the file could not be read: {type(error).__name__}: {error}", at)
+    return resolve(draft, given)
 
 
 def beside(path: Path) -> None:

@@ -12,6 +12,7 @@ from headrace.expressions.tree import Call
 from headrace.expressions.typing import type_of
 from headrace.model import OUT, Changes, Schema
 from headrace.model.types import TIMESTAMP, DataType
+from headrace.operators import aggregators
 from headrace.operators.arrays import FROM, FUNCTIONS, TO, Taken, around, calls, each_window, fits
 from headrace.operators.base import Lowering, Operator, Say, State, operator
 from headrace.operators.columns import Columns, NamedValue, Value, reads, typed_columns
@@ -109,8 +110,8 @@ class Aggregate(Operator):
     def _computed(self, column: NamedValue, given: Schema, say: Say) -> DataType:
         option = ("compute", column.name)
         if isinstance(column.value, Function):
-            say("unsupported", "a Python function cannot aggregate yet", *option, hint="use an aggregate expression")
-            return column.value.column_type(given, say, *option)
+            self._check_python(column.value, say, *option)
+            return aggregators.check(column.value, given, say, *option)
 
         def place(code: str, message: str, *, hint: str = "", at: int = 0) -> None:
             say(code, message, *option, hint=hint, at=at)
@@ -125,6 +126,27 @@ class Aggregate(Operator):
                         hint=f"these can: {', '.join(sorted(FUNCTIONS))}",
                     )
         return type_of(column.value, given, place, aggregate=True, grouped=self._grouped())
+
+    def _check_python(self, function: Function, say: Say, *option: str | int) -> None:
+        if self.window is None:
+            say(
+                "unsupported",
+                f'aggregate "{function}" in Python needs a window',
+                *option,
+                detail="all values it takes are kept until the answer is given, and a running answer never ends",
+                hint="give it a window, or use `process`, whose state is what you make it",
+            )
+        elif self.window.fold() is not None:
+            say(
+                "unsupported",
+                f'aggregate "{function}" in Python cannot be computed over windows of records in order',
+                *option,
+                hint="use a tumbling, hopping or session window, or collect_list(…) and a function behind it",
+            )
+
+    def _python(self) -> dict[str, Function]:
+        """The answers that Python gives, by name."""
+        return {c.name: c.value for c in self.compute if isinstance(c.value, Function)}
 
     def _grouped(self) -> frozenset[str]:
         return frozenset(name for c in self.by if (name := getattr(c.value, "column_name", None)))
@@ -198,6 +220,8 @@ class Aggregate(Operator):
         if self.window:
             what = f"one row per window and {keys}" if keys else "one row per window"
             kept = f" by {show_duration(self.allowance)}" if self.allowance else ""
+            if self._python():
+                what += f", and every value that {', '.join(str(f) for f in self._python().values())} takes"
             return State(what=what, bound=f"windows are dropped when the watermark has passed their end{kept}")
         if not keys:
             return State(what="one row", bound="there is only one row")
@@ -207,7 +231,8 @@ class Aggregate(Operator):
         if self.window is not None and self.window.fold() is not None:
             return "Python keyed state keeps the records in order, Spark computes the answers: it has no such windows"
         looks = "; on the way in, Python looks for late records in Arrow batches" if self.late == "port" else ""
-        return f"native{looks}"
+        python = ", ".join(f"{name}: Python over the values of a window" for name in self._python())
+        return f"{python or 'native'}{looks}"
 
     def sets_time(self) -> bool:
         return self.window is not None
@@ -216,11 +241,15 @@ class Aggregate(Operator):
         from pyspark.sql import functions as F
 
         keys = spark_columns(self.by, low)
-        answers = spark_columns(self.compute, low)
-        if self.window is None:
-            return {"out": frames[0].groupBy(*keys).agg(*answers)}
-        assert low.given[0].event_time is not None
         frame, time = frames[0], low.given[0].event_time
+        python = self._python()
+        answers = [
+            *spark_columns((c for c in self.compute if c.name not in python), low),
+            *(aggregators.gathered(function, time).alias(f"_headrace_{name}") for name, function in python.items()),
+        ]
+        if self.window is None:
+            return {"out": frame.groupBy(*keys).agg(*answers)}
+        assert time is not None
         if self.late == "port" and low.aside is not None:
             seen = watched(frame, time, self.window.closes(moment(frame, time)), low.aside)
             frame = marked_again(seen, time, frame)
@@ -228,6 +257,11 @@ class Aggregate(Operator):
             return {"out": self._in_order(frame, fold, time, keys, low)}
         frame, time = momentary(frame, time)
         grouped = self.window.group(frame, time, keys, self.allowance or timedelta(0)).agg(*answers)
+        for name, function in python.items():
+            made = aggregators.answer(
+                function, F.col(f"`_headrace_{name}`"), low.schema["out"][name], low.step, timed=True
+            )
+            grouped = grouped.withColumn(name, made)
         names = [F.col(f"`{name}`") for name in low.schema["out"].names[2:]]
         ended = F.col("window.end")
         if self.allowance:

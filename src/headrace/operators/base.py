@@ -68,6 +68,8 @@ class Lowering:
     given: tuple[Schema, ...]
     schema: Mapping[str, Schema]
     """What `outputs` answered."""
+    inputs: tuple[str, ...] = ()
+    """The names of what it reads from."""
     base: Path = Path()
     """The folder relative paths in the flow are meant from."""
     aside: Aside | None = None

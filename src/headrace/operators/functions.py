@@ -14,21 +14,21 @@ One annotated `float | None` is given None.
 from __future__ import annotations
 
 import base64
-import importlib
 import inspect
 import json
-import sys
-import sysconfig
 import traceback
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal as PyDecimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.author.aggregator import Aggregator
+from headrace.author.callables import load, reference_of, travel_by_value
 from headrace.errors import DataError
 from headrace.expressions.expression import Expression
 from headrace.expressions.pyfunction import Refusal, from_python
@@ -107,12 +107,12 @@ class Function:
             if unknown:
                 raise refuse("unknown-option", f"a function has no option {sorted(map(str, unknown))[0]!r}")
             if callable(reference):
-                return cls(_reference(reference), None if returns is None else str(returns), reference)
+                return cls(reference_of(reference), None if returns is None else str(returns), reference)
             if not isinstance(reference, str) or reference.count(":") != 1:
                 raise refuse("bad-function", f"{reference!r} does not name a function", 'write "module:function"')
-            return cls(reference, None if returns is None else str(returns), _load(reference))
+            return cls(reference, None if returns is None else str(returns), load(reference))
         assert callable(value)
-        return cls(_reference(value), None, value)
+        return cls(reference_of(value), None, value)
 
     @property
     def name(self) -> str | None:
@@ -130,11 +130,18 @@ class Function:
     @property
     def callable(self) -> Callable[..., Any]:
         """The function itself, loaded if need be."""
-        return self.call if self.call is not None else _load(self.reference)
+        return self.call if self.call is not None else load(self.reference)
+
+    def parameters(self) -> tuple[str, ...]:
+        """The columns it takes, in order: its parameters; of an aggregator those of `add` behind the state."""
+        made: Any = self.callable
+        if isinstance(made, type) and issubclass(made, Aggregator):
+            return tuple(inspect.signature(made.add).parameters)[2:]
+        return tuple(inspect.signature(made).parameters)
 
     def columns(self) -> frozenset[str]:
-        """The columns a column function reads: its parameters."""
-        return frozenset(inspect.signature(self.callable).parameters)
+        """The columns a column function reads."""
+        return frozenset(self.parameters())
 
     def compiled(self) -> Expression | Refusal:
         """The function as an expression, or why it must stay Python."""
@@ -157,7 +164,7 @@ class Function:
             except TypeSyntaxError as error:
                 say("bad-schema", f"the result type of {self}: {error}", *option)
                 return UNKNOWN
-        found = annotated_type(_hints(self.callable).get("return"))
+        found = annotated_type(hints_of(self.callable).get("return"))
         if found is not None:
             return found
         compiled = self.compiled()
@@ -173,7 +180,7 @@ class Function:
 
     def _check_annotations(self, given: Schema, say: Say, *option: str | int) -> None:
         """Says which parameters are annotated as something else than their column is."""
-        hints = _hints(self.callable)
+        hints = hints_of(self.callable)
         for name in sorted(self.columns()):
             column, wanted = given.find(name), annotated_type(hints.get(name))
             if column is not None and wanted is not None and not _fits(column.type, wanted):
@@ -287,30 +294,6 @@ def _silent(code: str, message: str, *option: str | int, **_: object) -> None:
     """Says nothing: the same was said when the flow was checked."""
 
 
-def _reference(function: Callable[..., Any]) -> str:
-    module, name = getattr(function, "__module__", "?"), getattr(function, "__qualname__", type(function).__name__)
-    if "<" in name and hasattr(function, "__code__"):
-        return f"{module}:{name}@{function.__code__.co_firstlineno}"
-    return f"{module}:{name}"
-
-
-def _load(reference: str) -> Callable[..., Any]:
-    module_name, _, path = reference.partition(":")
-    try:
-        found: Any = importlib.import_module(module_name)
-        for part in path.split("."):
-            found = getattr(found, part)
-    except Exception as error:  # noqa: BLE001 - whatever the author's module raises while it is imported
-        raise refuse(
-            "bad-function",
-            f'function "{reference}" could not be loaded: {type(error).__name__}: {error}',
-            "the module is looked for beside the flow file and in the project's root",
-        ) from None
-    if not callable(found):
-        raise refuse("bad-function", f'"{reference}" is not a function')
-    return typing.cast(Callable[..., Any], found)
-
-
 def _fits(column: DataType, wanted: DataType) -> bool:
     """Whether values of a column are what a parameter of that type expects."""
     if column in (UNKNOWN, wanted):
@@ -322,31 +305,15 @@ def _fits(column: DataType, wanted: DataType) -> bool:
     return (is_integer(column) and wanted in (BIGINT, DOUBLE)) or (column == FLOAT and wanted == DOUBLE)
 
 
-def travel_by_value(function: Callable[..., Any]) -> None:
-    """Sends the author's module, and those beside it, to workers whole: they may not be able to import them."""
-    from pyspark import cloudpickle
-
-    home = getattr(sys.modules.get(function.__module__), "__file__", None)
-    if home is None or not _is_authors(home):
-        return
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        if file is not None and _is_authors(file) and Path(file).is_relative_to(Path(home).parent):
-            cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
-
-
-def _is_authors(file: str) -> bool:
-    """Whether a module's file is neither installed nor part of Python or of this package."""
-    ours = Path(__file__).parents[1]
-    installed = [ours, *(Path(p) for p in sysconfig.get_paths().values())]
-    return not any(Path(file).is_relative_to(folder) for folder in installed)
-
-
-def _hints(function: Callable[..., Any]) -> dict[str, Any]:
-    try:
-        return typing.get_type_hints(function)
-    except Exception:  # noqa: BLE001 - an annotation that cannot be evaluated is as good as none
-        return {}
+def hints_of(function: Callable[..., Any]) -> dict[str, Any]:
+    """The annotations of a function, evaluated; those that cannot be are as good as none."""
+    found: dict[str, Any] = {}
+    for name, said in getattr(function, "__annotations__", {}).items():
+        one = type("One", (), {"__annotations__": {name: said}})
+        # A name that only a type checker knows raises whatever it likes.
+        with suppress(Exception):
+            found |= typing.get_type_hints(one, getattr(function, "__globals__", None))
+    return found
 
 
 def annotated_type(annotation: object) -> DataType | None:
@@ -369,7 +336,7 @@ def annotated_type(annotation: object) -> DataType | None:
 
 def _strict(function: Callable[..., Any]) -> frozenset[int]:
     """Positions of parameters that are never given a null: those annotated without None."""
-    hints = _hints(function)
+    hints = hints_of(function)
     names = list(inspect.signature(function).parameters)
     return frozenset(
         i for i, name in enumerate(names) if name in hints and type(None) not in typing.get_args(hints[name])
@@ -396,7 +363,7 @@ def boundary(
 def failed(error: Exception, step: str, function: Callable[..., Any], record: object) -> UserFunctionError:
     """The error to raise for one that a function of the author's raised: it tells step, file, line and record."""
     whole = as_json(record)
-    made = UserFunctionError(MARKER + _failure(error, step, _reference(function), whole))
+    made = UserFunctionError(MARKER + _failure(error, step, reference_of(function), whole))
     made.record = whole
     return made
 
@@ -415,7 +382,7 @@ def misfit(error: Exception, function: Callable[..., Any], record: object) -> di
     code = getattr(function, "__code__", None)
     return {
         "reason": f"what it gave does not fit its columns: {type(error).__name__}: {error}"[:500],
-        "function": _reference(function),
+        "function": reference_of(function),
         "place": f"{code.co_filename}:{code.co_firstlineno}" if code else "",
         "record": as_json(record),
     }

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from headrace.author.callables import travel_by_value
 from headrace.model import Schema
 from headrace.model.types import UNKNOWN, TypeSyntaxError
 from headrace.operators.base import Lowering, Operator, Say, State, operator
 from headrace.operators.columns import has_columns
-from headrace.operators.functions import travel_by_value
 from headrace.operators.keyed import SHORT, ShortForm, Work, short_states, takes_two
 from headrace.operators.records import FunctionOption
 from headrace.options import Duration, Names, refuse, show_duration

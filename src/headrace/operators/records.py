@@ -35,25 +35,25 @@ def _schema(step_returns: str, say: Say) -> Schema:
         return Schema()
 
 
-class _Records(Operator):
-    """What map and flat_map share: a record function with its result's columns."""
+def of_function(returns: str, given: Schema, say: Say) -> Schema:
+    """The columns a function gives; the time stays the time if it gives it on as it was."""
+    made = _schema(returns, say)
+    time = made.find(given.event_time) if given.event_time else None
+    return made.timed(time.name if time and time.type == given[time.name] else None)
 
-    def _of_function(self, function: Function, returns: str, given: Schema, say: Say) -> Schema:
-        made = _schema(returns, say)
-        time = made.find(given.event_time) if given.event_time else None
-        return made.timed(time.name if time and time.type == given[time.name] else None)
 
-    def _through_python(self, function: Function, many: bool, frame: DataFrame, low: Lowering) -> DataFrame:
-        from pyspark.sql import functions as F
-        from pyspark.sql.pandas.types import to_arrow_schema
-        from pyspark.sql.types import StructType
+def through_python(function: Function, many: bool, frame: DataFrame, low: Lowering) -> DataFrame:
+    """The frame through a record function, without the records it raised on, which are rejected."""
+    from pyspark.sql import functions as F
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
 
-        from headrace.expressions.spark import spark_schema
+    from headrace.expressions.spark import spark_schema
 
-        columns = StructType([*spark_schema(low.schema["out"]), *(frame.schema[name] for name in low.carried)])
-        columns = columns.add(FAILED, failed_type())
-        batches = function.batches(low.step, to_arrow_schema(columns, timezone="UTC"), many, low.carried)
-        return low.reject(frame.mapInArrow(batches, columns), F.col(FAILED)).drop(FAILED)
+    columns = StructType([*spark_schema(low.schema["out"]), *(frame.schema[name] for name in low.carried)])
+    columns = columns.add(FAILED, failed_type())
+    batches = function.batches(low.step, to_arrow_schema(columns, timezone="UTC"), many, low.carried)
+    return low.reject(frame.mapInArrow(batches, columns), F.col(FAILED)).drop(FAILED)
 
 
 @operator(
@@ -64,7 +64,7 @@ cleaned:
   map: {id: id, user: lower(trim(user)), total: price * quantity}
 """,
 )
-class Map(_Records):
+class Map(Operator):
     """Make one new record of each: by expressions, or by a Python function of the whole record.
 
     A function takes the record as a dict and gives a dict with the columns stated in `returns`,
@@ -86,7 +86,7 @@ class Map(_Records):
 
     def output(self, given: Schema, say: Say) -> Schema:
         if self.python is not None:
-            return self._of_function(self.python, self.returns or "", given, say)
+            return of_function(self.returns or "", given, say)
         time = next((c.name for c in self.columns if getattr(c.value, "column_name", "") == given.event_time), None)
         return Schema.of(typed_columns(self.columns, given, say, "columns"), time)
 
@@ -109,7 +109,7 @@ class Map(_Records):
 
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
         if self.python is not None:
-            return {"out": self._through_python(self.python, False, frames[0], low)}
+            return {"out": through_python(self.python, False, frames[0], low)}
         frame, column = computed(frames[0], (c.value for c in self.columns), low)
         return {"out": frame.select(*(column(c.value).alias(c.name) for c in self.columns), *beside(low))}
 
@@ -122,7 +122,7 @@ words:
   flat_map: {each: "split(value, ' ')", as: word}
 """,
 )
-class FlatMap(_Records):
+class FlatMap(Operator):
     """Make any number of new records of each: one per element of an array, or by a Python function.
 
     An array of structs gives the struct's fields as columns; any other gives one column, named by `as`.
@@ -144,7 +144,7 @@ class FlatMap(_Records):
 
     def output(self, given: Schema, say: Say) -> Schema:
         if self.python is not None:
-            return self._of_function(self.python, self.returns or "", given, say)
+            return of_function(self.returns or "", given, say)
         assert self.each is not None
         kind = typed(self.each, given, say, "each")
         if isinstance(kind, Array):
@@ -175,7 +175,7 @@ class FlatMap(_Records):
         from headrace.expressions.spark import to_spark
 
         if self.python is not None:
-            return {"out": self._through_python(self.python, True, frames[0], low)}
+            return {"out": through_python(self.python, True, frames[0], low)}
         assert self.each is not None
         exploded = frames[0].select(F.explode(to_spark(self.each)).alias(self.as_), *beside(low))
         inside = isinstance(typed(self.each, low.given[0], _silent), Array) and low.schema["out"].names != (self.as_,)

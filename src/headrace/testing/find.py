@@ -25,7 +25,7 @@ def flows_in(folder: Path) -> list[Path]:
 def _is_flow(file: Path) -> bool:
     text = file.read_text(encoding="utf-8", errors="replace")
     if file.suffix == ".py":
-        return bool(re.search(r"^from headrace import .*\bFlow\b|^import headrace\b", text, re.MULTILINE))
+        return bool(re.search(r"^from headrace import .*\b(?:Flow|Topology)\b|^import headrace\b", text, re.MULTILINE))
     if file.suffix == ".sql":
         return bool(re.search(r"^\s*create\s+(stream|sink)\b", text, re.MULTILINE | re.IGNORECASE))
     if file.suffix == ".json":

@@ -1,0 +1,1 @@
+"""What authors derive their own classes from, besides keyed processors (`headrace.processor`)."""
