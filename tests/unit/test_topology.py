@@ -201,7 +201,7 @@ def test_the_states_of_a_task_are_its_own_and_survive_in_the_store() -> None:
     merged = Schema.parse("word STRING")
 
     class Low:
-        step, schema = "latest", {"out": Schema.parse(Latest.returns)}
+        step, schema, failures = "latest", {"out": Schema.parse(Latest.returns)}, None
 
     work = step.options._work(merged, Low)
     kept = Memory()
