@@ -54,7 +54,7 @@ cases:
 def test_every_case_beside_an_example_passes_and_one_that_does_not_is_shown_as_a_table(place: Place) -> None:
     shutil.copytree(EXAMPLES, place.root / "examples")
     place.run("new", "shop")
-    assert place.run("check", "examples", "shop").err.endswith("10 flows: no problems, 4 to know about\n")
+    assert place.run("check", "examples", "shop").err.endswith("12 flows: no problems, 6 to know about\n")
     files = {"wrong.yaml": WRONG, "initials.py": INITIALS, "wrong.cases.yaml": CASES}
     (place.root / "wrong").mkdir()
     for name, text in files.items():
@@ -79,9 +79,11 @@ def test_every_case_beside_an_example_passes_and_one_that_does_not_is_shown_as_a
         "examples/word-count/from-topic.yaml",
         "examples/word-count/from_file.py",
         "examples/word-count/from_topic.py",
+        "examples/word-count/samza_style.py",
+        "examples/word-count/storm_style.py",
         "shop/flows/revenue.yaml",
     }
-    assert len(passed) == 4 * 4 + 2 * 4 + 3 + (5 + 1) + 3
+    assert len(passed) == 6 * 4 + 2 * 4 + 3 + (5 + 1) + 3
     assert lines[-1].startswith(f"{len(passed)} passed, 2 failed in ")
     table = lines[lines.index(failed[0]) + 1 : lines.index(failed[1])]
     assert [line.strip() for line in table] == [
