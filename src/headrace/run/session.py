@@ -36,6 +36,9 @@ logger.native.name = org.apache.hadoop.util.NativeCodeLoader
 logger.native.level = error
 logger.adaptive.name = org.apache.spark.sql.execution.streaming.runtime.ResolveWriteToStream
 logger.adaptive.level = error
+# Says for every key of a map state that it is not there yet.
+logger.maps.name = org.apache.spark.sql.execution.python.streaming.TransformWithStateInPySparkStateServer
+logger.maps.level = error
 """
 
 
