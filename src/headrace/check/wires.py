@@ -281,4 +281,6 @@ def ports_of(part: Part) -> tuple[str, ...]:
     if isinstance(part, Step):
         operator: Operator = part.options
         return (*operator.ports(), DEAD_LETTER)
-    return (OUT, DEAD_LETTER) if isinstance(part, Source) else ()
+    if isinstance(part, Source):
+        return (OUT,) if part.table is not None else (OUT, DEAD_LETTER)
+    return ()

@@ -35,6 +35,8 @@ FAILURES = "failed"
 _HIDDEN = "_headrace_"
 _COUNTS = ("unreadable", "dead_letters")
 _MINUTE = 60.0
+_SAME = (".read", ".time")
+"""Counts of a source that may be lowered twice in a plan: they are the same, and Spark takes them for one."""
 _EXACT = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",  # Spark's own cuts off the microseconds
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
@@ -76,6 +78,8 @@ class Counting:
     def observe(self, frame: DataFrame, name: str, *metrics: Column) -> DataFrame:
         if self.counted is not None:
             return self.counted.observe(frame, name, *metrics)
+        if name.endswith(_SAME):
+            return frame.observe(name, *metrics)
         number = self._names[name] = self._names.get(name, 0) + 1
         return frame.observe(name if number == 1 else f"{name}.{number}", *metrics)
 
