@@ -13,7 +13,7 @@ OLDEST := import sys; sys.exit(sys.version_info < (3, 11))
 UPGRADE ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test format lock docs bench-overhead bench-ledger bench-state bench-windows clean style fast generated jars servers
+.PHONY: help setup demo check test format lock docs bench-overhead bench-ledger bench-recovery bench-state bench-windows chaos clean style fast generated jars servers
 
 help: ## lists these
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -72,6 +72,12 @@ bench-ledger: setup jars ## what it costs to account for every record
 
 bench-state: setup jars ## five million keys in RocksDB: rate, and memory of the whole driver
 	$(PYTHON) bench/state.py
+
+bench-recovery: setup jars ## from kill -9 of the driver to the first new result, and what of it is whose
+	$(PYTHON) bench/recovery.py
+
+chaos: setup jars servers ## three flows side by side under fifty faults each; the nightly form of tests/chaos
+	HEADRACE_CHAOS_KILLS=50 $(PYTEST) tests/chaos -s
 
 clean: ## removes what was made here; downloads in the cache stay
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -61,6 +61,16 @@ class JavaSettings(Options):
     home: str | None = Field(None, description="Folder with bin/java in it.")
 
 
+class CheckpointSettings(Options):
+    """Where runs keep their checkpoints."""
+
+    path: str | None = Field(
+        None,
+        description="A folder, or an address Hadoop takes; each run gets a folder in it. Unset: the run's home.",
+        examples=["hdfs://name/headrace", "file:///var/lib/headrace"],
+    )
+
+
 class Settings(Options):
     """Everything `headrace.toml` may say."""
 
@@ -71,6 +81,7 @@ class Settings(Options):
         default_factory=dict,
         description="Values for parameters: `name = value` for every flow, a table `[parameters.FLOW]` for one.",
     )
+    checkpoints: CheckpointSettings = CheckpointSettings()
 
 
 @dataclass(frozen=True, kw_only=True)

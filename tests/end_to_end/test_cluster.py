@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.clusters import running_spark_cluster
+from headrace.testing.cluster import running_spark_cluster
 from tests.commands import Place
 
 FLOW = """\

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import signal
 import sqlite3
 import subprocess
@@ -261,3 +262,31 @@ def test_a_record_that_breaks_a_rule_that_stops_is_named_and_not_tried_again(sho
     assert "Traceback" not in said
     assert "Traceback" in shop.home.log.read_text()
     assert not shop.processes()
+
+
+@pytest.mark.slow
+def test_a_checkpoint_elsewhere_that_is_damaged_is_named_and_a_copy_of_the_run_goes_on(
+    shop: Shop, tmp_path: Path
+) -> None:
+    elsewhere = tmp_path / "else where"
+    (shop.root / "headrace.toml").write_text(
+        f'[spark]\nmaster = "local[2]"\n[checkpoints]\npath = "{elsewhere.as_uri()}"\n'
+    )
+    child = shop.start()
+    shop.batches(3)
+    child.terminate()
+    child.communicate(timeout=120)
+    checkpoint = shop.home.checkpoint("per_minute")
+    assert checkpoint.is_relative_to(elsewhere)
+    assert not list((shop.home.path / "checkpoints").iterdir())
+    copy = tmp_path / "copy"
+    shutil.copytree(shop.home.path, copy)
+    shutil.copytree(checkpoint.parent, copy / "checkpoints", dirs_exist_ok=True)
+    last = max((checkpoint / "commits").glob("[0-9]*"), key=lambda p: int(p.name))
+    last.write_bytes(b"")
+
+    said = shop.run("--until-done", code=1)
+    assert f'checkpoint file "{last}" is empty' in said
+    assert "--restore" in said
+    shop.run("--until-done", "--fresh", "--restore", str(copy))
+    check_answers(shop)

@@ -53,10 +53,10 @@ def home(tmp_path: Path) -> Home:
 def run(home: Home, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr(supervisor, "backoff", lambda failures: 0.01)
 
-    def run(driver: str, *, restarts: int = 5, as_json: bool = False) -> tuple[int, str, str]:
+    def run(driver: str, *, restarts: int = 5, outage: float = 0.0, as_json: bool = False) -> tuple[int, str, str]:
         script = home.path / "driver.py"
         script.write_text(PREFIX + textwrap.dedent(driver))
-        home.update(lambda r: Record(**{**vars(r), "asked": Asked(restarts=restarts)}))
+        home.update(lambda r: Record(**{**vars(r), "asked": Asked(restarts=restarts, outage=outage)}))
         out, err = io.StringIO(), io.StringIO()
         view = View(as_json=as_json, out=out, err=err, live=False)
         with home.lock() as lock:
@@ -118,6 +118,29 @@ def test_it_gives_up_after_so_many_failures_and_says_why(home: Home, run: Run) -
     assert str(home.log) in err
     assert home.read().status == "failed"
     assert kinds(home)[-1] == "gave-up"
+
+
+def test_an_outage_is_ridden_out_and_what_it_took_is_told(home: Home, run: Run) -> None:
+    code, _, err = run(
+        """
+        if number < 4:
+            say("failed", kind="endpoint", message="could not reach the broker", retry=True)
+            sys.exit(3)
+        say("started", replaying={"q": 7}); progress(7); say("finished")
+        """,
+        restarts=2,
+        outage=600.0,
+    )
+
+    assert code == 0, err
+    assert "asking again every few seconds, for 600 s at most" in err
+    assert err.count("could not reach the broker") == 1
+    assert 'batch 7 of "q" is replayed' in err
+    found = {e["event"]: e for e in events.read(home.events)}
+    assert found["restarted"]["replaying"] == {"q": 7}
+    assert found["recovered"]["batch"] == 7
+    assert found["recovered"]["seconds"] >= found["restarted"]["seconds"]
+    assert control.status(home)["last_recovery"]["batch"] == 7
 
 
 def test_a_mistake_of_the_authors_is_not_tried_again(home: Home, run: Run) -> None:

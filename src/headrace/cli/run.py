@@ -29,7 +29,20 @@ def _examples(*lines: str) -> str:
 @click.option("--bootstrap", metavar="HOST:PORT", help="The Kafka to use.")
 @param_option
 @click.option("--fresh", is_flag=True, help="Begin anew; the old home is set aside, not deleted.")
+@click.option(
+    "--restore",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    metavar="FOLDER",
+    help="Continue from a copy of a run's home or checkpoints.",
+)
 @click.option("--restarts", type=click.IntRange(min=0), default=5, show_default=True, help="Tries after failures.")
+@click.option(
+    "--outage",
+    default="10 minutes",
+    show_default=True,
+    metavar="DURATION",
+    help="How long an outside system may be away before the run gives up.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Events on standard output, one JSON object per line.")
 @click.option("--detach", is_flag=True, help="Run in the background; follow with `headrace logs -f`.")
 @click.option("--quiet", is_flag=True, help="Say nothing but errors.")
@@ -43,7 +56,9 @@ def run(
     bootstrap: str | None,
     parameters: dict[str, str],
     fresh: bool,
+    restore: Path | None,
     restarts: int,
+    outage: str,
     as_json: bool,
     detach: bool,
     quiet: bool,
@@ -65,9 +80,10 @@ def run(
         bootstrap=bootstrap,
         restarts=restarts,
         parameters=parameters,
+        outage=_seconds(outage),
     )
     if len(flows) == 1 and not flows[0].is_dir():
-        _start(flows[0], asked, fresh=fresh, as_json=as_json, background=detach, quiet=quiet)
+        _start(flows[0], asked, fresh=fresh, restore=restore, as_json=as_json, background=detach, quiet=quiet)
     else:
         _start_together(flows, asked, fresh=fresh, as_json=as_json, background=detach, quiet=quiet)
 
@@ -90,7 +106,18 @@ def _start_together(
         sys.exit(code)
 
 
-def _start(flow: Path, asked: Any, *, fresh: bool, as_json: bool, background: bool, quiet: bool) -> None:
+def _seconds(text: str) -> float:
+    from headrace.options import parse_duration
+
+    try:
+        return parse_duration(text).total_seconds()
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--outage") from None
+
+
+def _start(
+    flow: Path, asked: Any, *, fresh: bool, restore: Path | None = None, as_json: bool, background: bool, quiet: bool
+) -> None:
     from headrace.project import Project
     from headrace.run import classes
     from headrace.run.prepare import prepare
@@ -98,7 +125,7 @@ def _start(flow: Path, asked: Any, *, fresh: bool, as_json: bool, background: bo
     from headrace.run.view import View
 
     project = Project.find()
-    ready = prepare(project, flow, asked, fresh=fresh)
+    ready = prepare(project, flow, asked, fresh=fresh, restore=restore)
     with ready.lock:
         view = View(as_json=as_json, quiet=quiet)
         for note in ready.notes:
@@ -148,6 +175,16 @@ def status(run: str | None, as_json: bool) -> None:
         click.echo(line)
 
 
+def _restarts(found: dict[str, Any]) -> str:
+    from headrace.run.supervisor import show_replayed
+
+    last, whole = found["last_restart"], found["last_recovery"]
+    if not last or not found["restarts"]:
+        return str(found["restarts"])
+    took = f", first batch after {whole['seconds']:g} s" if whole and whole["at"] >= last["at"] else ""
+    return f"{found['restarts']}; the last took {last['seconds']:g} s{took}{show_replayed(last.get('replaying') or {})}"
+
+
 def _describe(found: dict[str, Any]) -> list[str]:
     from headrace.run.view import show_resume
 
@@ -161,7 +198,7 @@ def _describe(found: dict[str, Any]) -> list[str]:
         ("mode", found["mode"]),
         ("progress", numbers or "none yet"),
         *((f"watermark {name}", mark) for name, mark in sorted(sources.items())),
-        ("restarts", str(found["restarts"])),
+        ("restarts", _restarts(found)),
         *((f"resume {name}", show_resume(point)) for name, point in found["resume"].items()),
         *([("failure", found["failure"]["message"])] if found["failure"] else []),
         ("log", found["log"]),

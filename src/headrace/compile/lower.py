@@ -19,6 +19,7 @@ from headrace.compile.letters import Counting, Looking, Rejects
 from headrace.compile.observed import Counted, of_this_batch
 from headrace.compile.plan import Plan, Query
 from headrace.compile.planner import may_reject, needed
+from headrace.compile.spans import Again
 from headrace.compile.tables import Tables
 from headrace.compile.times import timed
 from headrace.connectors.attempts import first_attempt
@@ -27,6 +28,7 @@ from headrace.connectors.base import (
     REASON,
     Batch,
     Between,
+    Holding,
     Place,
     Reading,
     SinkConnector,
@@ -40,7 +42,7 @@ from headrace.operators.base import Lowering, Operator
 from headrace.operators.expect import DeadLetters
 from headrace.operators.late import Aside, put_aside
 from headrace.operators.letters import Reject, because
-from headrace.operators.windows import marked_again
+from headrace.operators.windows import MARK, marked_again
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -63,18 +65,23 @@ class Where:
     tables: Tables = field(default_factory=Tables)
     between: Mapping[str, Between] = field(default_factory=dict)
     """By source, what of it to read once more; those not named are read as usual. For batches."""
+    again: Again | None = None
+    """Some batches of a stream, to be answered once more as one batch."""
     checkpoint: Path | None = None
     """Of the query that is lowered, where there is one."""
     note: Callable[[dict[str, Any]], None] = lambda told: None
     """Told of the dead letters of a batch, once they are kept."""
     counted: bool = False
     """Whether rows are counted on every wire, for the ledger."""
+    journal: Path | None = None
+    """Of the query, where workers cannot read the checkpoint."""
 
     def aside(self, step: str) -> Aside | None:
         """Where a step of a stream puts records aside."""
         if not self.streaming or self.checkpoint is None:
             return None
-        return Aside(checkpoint=self.checkpoint.resolve(), folder=(self.home / "aside" / step).resolve())
+        folder = (self.home / "aside" / step).resolve()
+        return Aside(checkpoint=self.checkpoint.resolve(), folder=folder, journal=self.journal)
 
     def place(self, flow: Flow, step: str) -> Place:
         """What a connector is told; its folder is made."""
@@ -161,6 +168,35 @@ class Lowered:
         if held is frame or not self.where.counted:
             return held
         return Once(behind).wire(held, str(self.query.trunk))
+
+    def begins(self) -> None:
+        """Tells the sinks that the first batch is about to come."""
+        for sink in self.plan.flow.sinks:
+            if sink.name in self.query.sinks:
+                self.connector(sink).begins(self.where.place(self.plan.flow, sink.name))
+
+    def connector(self, sink: Sink) -> SinkConnector[Any]:
+        """What writes to a sink."""
+        return self.where.sinks.get(sink.name) or SINKS[sink.connector](sink.options)
+
+    def holds(self, sink: Sink, batches: tuple[int, int] | None = None) -> DataFrame | None:
+        """What a sink holds of the run; None: it cannot be read back."""
+        connector = self.connector(sink)
+        return connector.holds(
+            Holding(
+                session=self.where.session,
+                schema=self.plan.schemas[sink.inputs[0]],
+                format=_format(sink, connector.default_format),
+                place=self.where.place(self.plan.flow, sink.name),
+                batches=batches,
+            )
+        )
+
+    def answer(self, sink: Sink) -> DataFrame:
+        """What a sink should hold of the trunk as a batch."""
+        rejects = Counting(Counted(self.where.session))
+        given = {self.query.trunk: self._expected(self.trunk, rejects)}
+        return Branch(self.plan, self.where, given, rejects=rejects).frame(sink.inputs[0])
 
     def _expected(self, frame: DataFrame, rejects: Rejects) -> DataFrame:
         """A batch of the trunk without what breaks a rule of its step, where that could not be said in the stream."""
@@ -272,7 +308,7 @@ class Lowered:
         }
 
     def _write(self, sink: Sink, frame: DataFrame, batch_id: int) -> Written:
-        connector = self.where.sinks.get(sink.name) or SINKS[sink.connector](sink.options)
+        connector = self.connector(sink)
         form = _format(sink, connector.default_format)
         if connector.carries == "bytes" and form is not None:
             frame = frame.withColumn("value", form.encode(self.plan.schemas[sink.inputs[0]]))
@@ -402,7 +438,11 @@ class Branch:
         assert isinstance(part, Step)
         operator: Operator = part.options
         marked = operator.sets_time() or (marked and not operator.remakes_columns())
-        frames = tuple(self.frame(port, marked) for port in part.inputs)
+        again = self.where.again
+        if again is not None and operator.drops_late():
+            frames: tuple[DataFrame, ...] = (self._spans(part.inputs[0], marked, again),)
+        else:
+            frames = tuple(self.frame(port, marked) for port in part.inputs)
         low = Lowering(
             step=part.name,
             streaming=self.streaming,
@@ -416,7 +456,26 @@ class Branch:
             failures=(self.where.home / dead.FAILURES / part.name).resolve(),
             keep=None if isinstance(self.wires, Uncounted) else self.wires.kept,
         )
-        return operator.lower(frames, low)
+        made = operator.lower(frames, low)
+        if again is not None:
+            return {port: operator.settled(frame, again.watermark) for port, frame in made.items()}
+        return made
+
+    def _spans(self, port: Port, marked: bool, again: Again) -> DataFrame:
+        """The input of a step that drops late records, each with the watermark that it was too late for or not."""
+        from pyspark.sql import functions as F
+
+        made: DataFrame | None = None
+        for span in again.spans:
+            where = replace(self.where, between=span.between, again=None)
+            part = (
+                Branch(self.plan, where, {}, rejects=self.rejects)
+                .frame(port, marked)
+                .withColumn(MARK, F.lit(span.mark).cast("bigint"))
+            )
+            made = part if made is None else made.unionByName(part)
+        assert made is not None
+        return made
 
     def _carried(self, frames: tuple[DataFrame, ...]) -> tuple[str, ...]:
         return tuple(name for name in self.rejects.carried if any(name in frame.columns for frame in frames))

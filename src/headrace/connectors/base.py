@@ -116,6 +116,19 @@ class Written:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Holding:
+    """How a sink is asked what it holds of a run."""
+
+    session: SparkSession
+    schema: Schema
+    """The columns that were written."""
+    format: Format[Any] | None
+    place: Place
+    batches: tuple[int, int] | None = None
+    """The first and last batch, for sinks that know which row is of which; others give all."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Fault:
     """Something wrong that only shows when options and columns are seen together; a check makes it a Problem."""
 
@@ -206,6 +219,23 @@ class SinkConnector(Connector[O]):
     def requires(self, given: Schema) -> tuple[str, ...]:
         """Columns the input must have beyond the key, because an option names them."""
         return ()
+
+    newest_by: str | None = None
+    """The column that says which of two rows with one key holds; None: the one that was written later."""
+
+    def begins(self, place: Place) -> None:
+        """Called before the first batch of a run: a chance to note what is here already, in the place's folder."""
+
+    def holds(self, holding: Holding) -> DataFrame | None:
+        """The rows that are here, with the columns of `holding.schema`; None: they cannot be read back.
+
+        Rows that were here before the run are left out where they can be told; else `held_before` counts them.
+        """
+        return None
+
+    def held_before(self, place: Place) -> int:
+        """How many of the rows that `holds` gives were here before the run began."""
+        return 0
 
     @abstractmethod
     def write(self, frame: DataFrame, batch: Batch) -> Written:

@@ -16,6 +16,7 @@ from headrace.connectors.base import (
     ORIGIN,
     REASON,
     Batch,
+    Holding,
     IdempotentSink,
     Place,
     Reading,
@@ -258,6 +259,34 @@ class FilesSink(IdempotentSink[FilesSinkOptions]):
             self._settings(options),
             self.options.partition_by,
         )
+
+    def holds(self, holding: Holding) -> DataFrame | None:
+        from headrace.connectors.published import published_files
+        from headrace.expressions.spark import spark_schema
+
+        if holding.format is None:
+            raise _missing_format(holding.place)
+        kind, options = holding.format.file_options()
+        path, columns = located(self.options.path, holding.place), spark_schema(holding.schema)
+        files = published_files(holding.session, holding.place, path, holding.batches)
+        if kind in ("json", "text") or not files:
+            raw = holding.session.read.options(__globPaths__="false", basePath=path)
+            return self._decoded_files(raw, files, holding) if files else holding.session.createDataFrame([], columns)
+        reader = holding.session.read.schema(columns).format(kind).options(**options)
+        return reader.options(__globPaths__="false", basePath=path).load(files)
+
+    def _decoded_files(self, reader: DataFrameReader, files: list[str], holding: Holding) -> DataFrame:
+        """Lines of JSON or text, read as the source reads them; columns that are folders come from their names."""
+        from pyspark.sql import functions as F
+
+        assert holding.format is not None
+        folders = self.options.partition_by
+        plain = Schema.of((f.name, f.type) for f in holding.schema if f.name not in folders)
+        kept = [f"`{f.name}` {f.type}" for f in holding.schema if f.name in folders]
+        lines = reader.schema(", ".join(["value STRING", *kept])).format("text").load(files)
+        row, _ = holding.format.decode(F.col("value").cast("binary"), plain)
+        decoded = lines.select(row.alias("_row"), *(column(name) for name in folders))
+        return decoded.select(*(F.col(f"_row.`{n}`") if n not in folders else column(n) for n in holding.schema.names))
 
     def _gathered(self, frame: DataFrame) -> DataFrame:
         """As many tasks as there shall be files; all rows of a folder in one task, unless more files are asked for."""

@@ -22,6 +22,12 @@ class Folder:
     def exists(self, path: str) -> bool:
         return bool(self._system.exists(self._path(path)))
 
+    def is_folder(self, path: str) -> bool:
+        return self.exists(path) and bool(self._system.getFileStatus(self._path(path)).isDirectory())
+
+    def size(self, path: str) -> int:
+        return int(self._system.getFileStatus(self._path(path)).getLen())
+
     def names(self, path: str) -> list[str]:
         """The names in a folder; none if it is not there."""
         if not self.exists(path):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import uuid
 
-from headrace.connectors.base import Batch
+from headrace.connectors.base import Batch, Place
 
 _FILE = "writer"
 
@@ -20,7 +20,12 @@ def writer(batch: Batch) -> str:
 
     Short and plain enough for a file name: `flow-step-1a2b3c4d5e6f`.
     """
-    home = batch.place.home
+    return writer_of(batch.place)
+
+
+def writer_of(place: Place) -> str:
+    """The name under which a place is written from."""
+    home = place.home
     home.mkdir(parents=True, exist_ok=True)
     path = home / _FILE
     if not path.exists():
@@ -29,4 +34,4 @@ def writer(batch: Batch) -> str:
         with fresh.open("rb") as file:
             os.fsync(file.fileno())
         fresh.replace(path)
-    return f"{batch.place.flow}-{batch.place.step}-{path.read_text(encoding='utf-8').strip()}"
+    return f"{place.flow}-{place.step}-{path.read_text(encoding='utf-8').strip()}"

@@ -16,15 +16,25 @@ from headrace.connectors.base import (
     ORIGIN,
     Batch,
     Between,
+    Holding,
+    Place,
     Reading,
     ReplayableSource,
     TransactionalSink,
     Written,
     connector,
 )
+from headrace.connectors.before import note_before, noted_before
 from headrace.connectors.folder import Folder
 from headrace.connectors.identity import writer
-from headrace.connectors.kafka_client import client_settings, java_settings, partitions_of, require_topic, trouble
+from headrace.connectors.kafka_client import (
+    client_settings,
+    ends_of,
+    java_settings,
+    partitions_of,
+    require_topic,
+    trouble,
+)
 from headrace.connectors.kafka_offsets import Position, offsets_in, parse_position
 from headrace.connectors.kafka_transactions import write_once
 from headrace.connectors.row_count import RowCount
@@ -227,6 +237,33 @@ class KafkaSink(TransactionalSink[KafkaSinkOptions]):
 
     def key(self) -> tuple[str, ...]:
         return (self.options.key,) if self.options.key else ()
+
+    def begins(self, place: Place) -> None:
+        client = client_settings(self.options.bootstrap, place.kafka, place.step)
+        note_before(place, lambda: ends_of(client, self.options.topic, place.step))
+
+    def holds(self, holding: Holding) -> DataFrame | None:
+        """The records from where the topic ended when the run began; of those with one key, the last."""
+        from pyspark.sql import Window
+        from pyspark.sql import functions as F
+
+        assert holding.format is not None
+        client = client_settings(self.options.bootstrap, holding.place.kafka, holding.place.step)
+        known = partitions_of(client, (self.options.topic,), holding.place.step)[self.options.topic]
+        before: dict[str, int] = noted_before(holding.place) or {}
+        start = {self.options.topic: {str(n): before.get(str(n), -2) for n in range(known)}}
+        settings = {
+            "subscribe": self.options.topic,
+            "startingOffsets": json.dumps(start),
+            "endingOffsets": "latest",
+            "kafka.isolation.level": "read_committed",
+        }
+        records = holding.session.read.format("kafka").options(**java_settings(client)).options(**settings).load()
+        if self.options.key is not None:
+            newest = Window.partitionBy("partition", "key").orderBy(F.desc("offset"))
+            records = records.withColumn("_rank", F.row_number().over(newest)).where("_rank = 1")
+        row, _ = holding.format.decode(F.col("value"), holding.schema)
+        return records.select(row.alias("_row")).select("_row.*")
 
     def write(self, frame: DataFrame, batch: Batch) -> Written:
         from pyspark.sql import functions as F

@@ -50,6 +50,25 @@ def partitions_of(client: Mapping[str, str], topics: tuple[str, ...], step: str)
     return {topic: len(known[topic].partitions) for topic in topics}
 
 
+def ends_of(client: Mapping[str, str], topic: str, step: str) -> dict[str, int]:
+    """Where each partition of a topic ends; nothing if the topic is not there."""
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    known = _topics(client, step)
+    if topic not in known:
+        return {}
+    consumer = Consumer({**client, "group.id": "headrace-ends", "enable.auto.commit": False, "log_level": 0})
+    try:
+        return {
+            str(n): int(consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=_ANSWER_SECONDS)[1])
+            for n in known[topic].partitions
+        }
+    except KafkaException as error:
+        raise EndpointError(f'could not ask where topic "{topic}" of "{step}" ends', detail=str(error)) from None
+    finally:
+        consumer.close()
+
+
 def require_topic(
     client: Mapping[str, str], topic: str, partitions: int | None, step: str, *, compacted: bool = False
 ) -> None:

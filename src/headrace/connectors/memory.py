@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field as Option
 
-from headrace.connectors.base import Batch, TransactionalSink, Written, connector
+from headrace.connectors.base import Batch, Holding, TransactionalSink, Written, connector
 from headrace.connectors.identity import writer
 from headrace.options import Names, Options
 
@@ -58,6 +58,15 @@ class MemorySink(TransactionalSink[MemoryOptions]):
 
     def key(self) -> tuple[str, ...]:
         return self.options.key
+
+    def holds(self, holding: Holding) -> DataFrame | None:
+        from headrace.expressions.spark import spark_schema
+
+        table = tables.get((holding.place.flow, holding.place.step))
+        if table is None:
+            return None  # it was in another process, and is gone
+        rows = [tuple(row.get(name) for name in holding.schema.names) for row in table.rows]
+        return holding.session.createDataFrame(rows, spark_schema(holding.schema))
 
     def write(self, frame: DataFrame, batch: Batch) -> Written:
         table = tables.setdefault((batch.place.flow, batch.place.step), Table())

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field as Option
 
-from headrace.connectors.base import Batch, Written, connector
+from headrace.connectors.base import Batch, Holding, Place, Written, connector
+from headrace.connectors.before import note_before
 from headrace.connectors.identity import writer
 from headrace.connectors.tables import (
     LEDGER,
@@ -24,10 +25,12 @@ from headrace.connectors.tables import (
     column_types,
     conflict_clause,
     create_statement,
+    held_frame,
     in_case_of,
     quoted,
 )
 from headrace.errors import DataError, EndpointError, HeadraceError
+from headrace.model.types import Array, Map, Struct
 from headrace.options import Secret
 
 if TYPE_CHECKING:
@@ -93,6 +96,29 @@ class PostgresqlSink(TableSink[PostgresqlOptions]):
                     return self._write(database, url, frame, batch, name)
         except LookupError as error:
             raise DataError(f'sink "{batch.place.step}": {error}') from None
+
+    def begins(self, place: Place) -> None:
+        note_before(place, lambda: self._rows_there(place, ["count(*)"], none=[(0,)])[0][0])
+
+    def holds(self, holding: Holding) -> DataFrame | None:
+        nested = {f.name for f in holding.schema if isinstance(f.type, Array | Map | Struct)}
+        what = [f"{quoted(name)}::text" if name in nested else quoted(name) for name in holding.schema.names]
+        return held_frame(holding.session, self._rows_there(holding.place, what, none=[]), holding.schema)
+
+    def _rows_there(self, place: Place, what: Sequence[str], *, none: list[Any]) -> list[tuple[Any, ...]]:
+        import psycopg
+
+        table = self._table(self.options.table)
+        try:
+            with psycopg.connect(self.options.url.reveal()) as database:
+                if database.execute("SELECT to_regclass(%s)", (table,)).fetchone() == (None,):
+                    return none
+                # Names are quoted, and nothing else of the author's is in it.
+                return database.execute(f"SELECT {', '.join(what)} FROM {table}").fetchall()
+        except psycopg.OperationalError as error:
+            raise EndpointError(
+                f'could not read table {table} of sink "{place.step}"', detail=_first_line(error)
+            ) from None
 
     def _write(self, database: psycopg.Connection, url: str, frame: DataFrame, batch: Batch, name: str) -> Written:
         ledger = self._table(LEDGER)

@@ -20,15 +20,15 @@ from typing import TYPE_CHECKING
 
 from headrace.connectors.base import Written
 from headrace.connectors.folder import Folder
-from headrace.connectors.identity import writer
+from headrace.connectors.identity import writer, writer_of
 from headrace.connectors.row_count import RowCount
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-    from headrace.connectors.base import Batch
+    from headrace.connectors.base import Batch, Place
 
 _KEPT = 20
 """Records of complete batches that are kept for each writer; only the newest id decides."""
@@ -63,6 +63,19 @@ def publish(
     else:
         folder.delete(staging)
     return Written(written=rows)
+
+
+def published_files(session: SparkSession, place: Place, path: str, batches: tuple[int, int] | None) -> list[str]:
+    """The files under `path` that this run has written, all or those of some batches."""
+    folder, name = Folder(session, path), writer_of(place)
+    if not folder.exists(path):
+        return []
+    found = []
+    for file in folder.files(path):
+        mine = re.search(rf"(?:^|/)part-(\d{{10}})-\d{{4,}}-{re.escape(name)}(?:\.|$)", file)
+        if mine and not file.startswith("_headrace/") and (batches is None or batches[0] <= int(mine[1]) <= batches[1]):
+            found.append(f"{path}/{file}")
+    return sorted(found)
 
 
 def _moves(files: list[str], batch: int, name: str) -> dict[str, str]:

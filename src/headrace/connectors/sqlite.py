@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field as Option
 
-from headrace.connectors.base import Batch, Written, connector
+from headrace.connectors.base import Batch, Holding, Place, Written, connector
+from headrace.connectors.before import note_before
 from headrace.connectors.identity import writer
 from headrace.connectors.tables import (
     LEDGER,
@@ -25,6 +26,7 @@ from headrace.connectors.tables import (
     column_types,
     conflict_clause,
     create_statement,
+    held_frame,
     in_case_of,
     quoted,
 )
@@ -94,6 +96,23 @@ class SqliteSink(TableSink[SqliteOptions]):
             raise self._mistaken(error, batch) from error
         except sqlite3.DatabaseError as error:
             raise self._mistaken(error, batch) from error
+
+    def begins(self, place: Place) -> None:
+        note_before(place, lambda: len(self._rows_there(place, ("1",))))
+
+    def holds(self, holding: Holding) -> DataFrame | None:
+        rows = self._rows_there(holding.place, [quoted(name) for name in holding.schema.names])
+        return held_frame(holding.session, rows, holding.schema)
+
+    def _rows_there(self, place: Place, what: Sequence[str]) -> list[tuple[Any, ...]]:
+        path = place.base / self.options.path
+        if not path.exists():
+            return []
+        with closing(sqlite3.connect(path, timeout=self.options.patience.total_seconds())) as database:
+            known = database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (self.options.table,)).fetchone()
+            if known is None:
+                return []
+            return database.execute(f"SELECT {', '.join(what)} FROM {quoted(self.options.table)}").fetchall()
 
     def _write(self, database: sqlite3.Connection, frame: DataFrame, batch: Batch, name: str) -> Written:
         database.execute(f"CREATE TABLE IF NOT EXISTS {LEDGER} (owner TEXT PRIMARY KEY, batch_id INTEGER NOT NULL)")

@@ -11,12 +11,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pydantic import Field as Option
 from pydantic import model_validator
 
-from headrace.connectors.base import TransactionalSink
+from headrace.connectors.arrow import arrow_type, fit
+from headrace.connectors.base import Place, TransactionalSink
+from headrace.connectors.before import noted_before
 from headrace.model import Schema
+from headrace.model.types import BOOLEAN, STRING, Array, Map, Struct
 from headrace.options import Names, Options, refuse
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType
 
 O = TypeVar("O", bound="TableOptions")  # noqa: E741
@@ -57,6 +60,13 @@ class TableSink(TransactionalSink[O]):
 
     def key(self) -> tuple[str, ...]:
         return self.options.key
+
+    @property
+    def newest_by(self) -> str | None:  # type: ignore[override]
+        return self.options.latest_by
+
+    def held_before(self, place: Place) -> int:
+        return int(noted_before(place) or 0)
 
     def requires(self, given: Schema) -> tuple[str, ...]:
         return () if self.options.latest_by is None else (self.options.latest_by,)
@@ -108,6 +118,33 @@ def conflict_clause(table: str, names: Sequence[str], key: Sequence[str], latest
         old, new = f"{table}.{quoted(latest_by)}", f"excluded.{quoted(latest_by)}"
         clause += f" WHERE {old} IS NULL OR {new} >= {old}"
     return clause
+
+
+def held_frame(session: SparkSession, rows: Sequence[Sequence[Any]], schema: Schema) -> DataFrame:
+    """Rows as a database gave them, as a frame with the columns they were written from."""
+    import pyarrow as pa
+    from pyspark.sql import functions as F
+
+    from headrace.expressions.spark import spark_type
+
+    nested = {f.name for f in schema if isinstance(f.type, Array | Map | Struct)}
+    columns = []
+    for number, field in enumerate(schema):
+        kind = STRING if field.name in nested else field.type
+        values = [fit(_plain(row[number], kind), kind) for row in rows]
+        columns.append(pa.array(values, type=arrow_type(kind)))
+    held = pa.Table.from_arrays(columns, names=[f"c{n}" for n in range(len(columns))])
+    made = [
+        (F.from_json(f"c{n}", spark_type(f.type).simpleString()) if f.name in nested else F.col(f"c{n}")).alias(f.name)
+        for n, f in enumerate(schema)
+    ]
+    return session.createDataFrame(held).select(*made)
+
+
+def _plain(value: Any, kind: Any) -> Any:
+    if kind == BOOLEAN and isinstance(value, int):
+        return bool(value)
+    return bytes(value) if isinstance(value, memoryview) else value
 
 
 def as_sql_values(frame: DataFrame, special: Mapping[str, Any]) -> DataFrame:

@@ -17,12 +17,14 @@ Event = Mapping[str, Any]
 
 KINDS = (
     "starting",  # a driver was spawned
+    "session",  # its Spark has started
     "started",  # its queries run
     "progress",  # a batch was committed
     "dead-letters",  # a batch had records that could not be taken; they are kept
     "failed",  # a driver ended with an error
     "retrying",  # it will be tried again
     "restarted",  # it runs again; `seconds` since it failed
+    "recovered",  # the first batch after that is committed; `seconds` since it failed
     "idle",  # a source is silent, and time was moved on without it
     "lost",  # records were deleted before they were read
     "expiring",  # records that are not read yet will be deleted soon

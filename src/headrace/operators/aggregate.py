@@ -21,7 +21,18 @@ from headrace.operators.functions import Function
 from headrace.operators.late import LATE, LATE_BY, late_schema, watched
 from headrace.operators.lowering import spark_columns
 from headrace.operators.ordered import windows_in_order
-from headrace.operators.windows import END, ENDS, START, WATERMARKED, Window, marked_again, moment, momentary, span
+from headrace.operators.windows import (
+    END,
+    ENDS,
+    MARK,
+    START,
+    WATERMARKED,
+    Window,
+    marked_again,
+    moment,
+    momentary,
+    span,
+)
 from headrace.options import Duration, Options, show_duration
 
 if TYPE_CHECKING:
@@ -237,6 +248,22 @@ class Aggregate(Operator):
     def sets_time(self) -> bool:
         return self.window is not None
 
+    def drops_late(self) -> bool:
+        return self.window is not None
+
+    def settled(self, frame: DataFrame, watermark: int) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        if self.window is None or self.emission != "final":
+            return frame
+        kept = self.allowance or timedelta(0)
+        return frame.where(F.unix_micros(F.col(END) + span(kept)) <= watermark)
+
+    def held(self) -> str | None:
+        if self.window is not None and self.window.at_most is not None:
+            return "a session with at_most ends with a later record"
+        return None
+
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
         from pyspark.sql import functions as F
 
@@ -254,6 +281,8 @@ class Aggregate(Operator):
             seen = watched(frame, time, self.window.closes(moment(frame, time)), low.aside)
             frame = marked_again(seen, time, frame)
         if (fold := self.window.fold()) is not None:
+            if MARK in frame.columns:
+                frame = self.window.in_time(frame, F.col(f"`{time}`"))
             return {"out": self._in_order(frame, fold, time, keys, low)}
         frame, time = momentary(frame, time)
         grouped = self.window.group(frame, time, keys, self.allowance or timedelta(0)).agg(*answers)
@@ -266,6 +295,9 @@ class Aggregate(Operator):
         ended = F.col("window.end")
         if self.allowance:
             ended = ended - span(self.allowance)
+        if self.window.session and not low.streaming:
+            # Spark would move a later condition on the end below the merging, where each record has its own session.
+            ended = F.when(F.monotonically_increasing_id() >= 0, ended)
         end = ended.alias(END, metadata={WATERMARKED: 0, ENDS: True})
         return {"out": grouped.select(F.col("window.start").alias(START), end, *names)}
 

@@ -84,6 +84,9 @@ class AsOf(Sides):
         # All of the second input's, because which of two equally late ones is taken must not depend on what is read.
         return super().needs(wanted, given)[0], frozenset(given[1].names)
 
+    def held(self) -> str | None:
+        return "records wait until the watermark has passed them"
+
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
         both = self._together(frames, low)
         return {"out": self._streamed(both, frames, low) if low.streaming else self._over_all(both, frames)}

@@ -162,6 +162,18 @@ class Operator(Options, ABC):
         """Whether it needs the time of its input marked for Spark, and marks that of its output itself."""
         return False
 
+    def drops_late(self) -> bool:
+        """Whether it drops records that come too late, and by a rule that can be applied to a batch; see `MARK`."""
+        return False
+
+    def settled(self, frame: DataFrame, watermark: int) -> DataFrame:
+        """Of its answers over everything, those that a stream has given by a watermark (in microseconds)."""
+        return frame
+
+    def held(self) -> str | None:
+        """Why it cannot be said which answers a stream has given before its input has ended; None: it can."""
+        return None
+
     def needs(self, wanted: frozenset[str], given: tuple[Schema, ...]) -> tuple[frozenset[str], ...]:
         """Which columns of each input it takes to make the wanted output columns; all, unless it knows better."""
         return tuple(frozenset(schema.names) for schema in given)

@@ -151,6 +151,9 @@ class Join(Sides):
     def how(self, given: tuple[Schema, ...]) -> str:
         return "native" if self.within is not None else "native: the table is sent to every task"
 
+    def held(self) -> str | None:
+        return "a record without a match waits for one" if self.within is not None and self.kind != "inner" else None
+
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
         from pyspark.sql import functions as F
 

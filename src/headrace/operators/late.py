@@ -27,6 +27,8 @@ LATE_BY = "late_by"
 """How far the watermark was past a late record's time, in seconds."""
 _CLOSES = "_headrace_closes"
 _MICROS = 1_000_000
+_TAIL = 64 * 1024
+"""The batch before the one at hand is one of the last two in a journal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,18 +37,36 @@ class Aside:
 
     checkpoint: Path
     folder: Path
+    journal: Path | None = None
+    """Where the run notes the watermark of each batch, for checkpoints that workers cannot read."""
 
     def batch(self, number: int) -> Path:
         return self.folder / str(number)
 
     def watermark(self, batch: int) -> int | None:
         """The time in microseconds up to which windows are closed to the records of a batch; None: there is none."""
+        if self.journal is not None:
+            return _noted(self.journal, batch - 1)
         try:
             text = (self.checkpoint / "offsets" / str(batch - 1)).read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
         milliseconds = json.loads(text.split("\n")[1])["batchWatermarkMs"]
         return int(milliseconds) * 1000 or None
+
+
+def _noted(journal: Path, batch: int) -> int | None:
+    """The watermark of a batch among the last in a journal, in microseconds."""
+    if not journal.exists():
+        return None
+    with journal.open("rb") as file:
+        file.seek(max(0, journal.stat().st_size - _TAIL))
+        lines = file.read().split(b"\n")
+    start = b'{"batch":%d,' % batch
+    for line in reversed(lines):
+        if line.startswith(start):
+            return int(json.loads(line)["watermark"]) * 1000 or None
+    return None
 
 
 def late_schema(given: Schema) -> Schema:

@@ -214,6 +214,9 @@ class Process(Operator):
     def kind(self) -> str:
         return "function" if self.processor is None else "processor"
 
+    def held(self) -> str | None:
+        return "timers and lifetimes go by the watermark" if self.timed else None
+
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
         from headrace.operators.process_spark import batch, stream
 

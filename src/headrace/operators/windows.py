@@ -22,6 +22,9 @@ WATERMARKED = "spark.watermarkDelayMs"
 """Spark's mark on the column that the watermark is compared with; on a struct of two times it means the second."""
 ENDS = "headrace.ends"
 """Our mark on an event time that is the end of a window: the moment just before it is meant."""
+MARK = "_headrace_mark"
+"""A column of a batch that answers some batches of a stream once more: windows that had ended by then, in
+microseconds, take the record no more."""
 _MOMENT, _WINDOW, _KEPT, _ALL = "_headrace_moment", "_headrace_window", "_headrace_kept", "_headrace_all"
 _DAY = timedelta(days=1)
 
@@ -148,6 +151,15 @@ class Window(Options):
         from pyspark.sql import functions as F
 
         column = F.col(f"`{time}`")
+        if MARK in frame.columns:
+            frame = self.in_time(frame, column, allowance)
+        if MARK in frame.columns and not self.session:
+            later = span(allowance) if allowance else span(timedelta(0))
+            windows = frame.select("*", self._column(column).alias(_WINDOW))
+            ended = F.unix_micros(F.col(f"{_WINDOW}.end") + later)
+            open_ = windows.where(F.col(MARK).isNull() | (ended > F.col(MARK)))
+            whole = F.struct(F.col(f"{_WINDOW}.start").alias("start"), (F.col(f"{_WINDOW}.end") + later).alias("end"))
+            return open_.groupBy(whole.alias("window"), *keys)
         if allowance:
             windows = frame.select("*", self._column(column).alias(_WINDOW))
             later = F.struct(
@@ -164,6 +176,13 @@ class Window(Options):
             days = self._column(column).alias(_WINDOW, metadata={WATERMARKED: 0})
             return frame.select("*", days).groupBy(F.col(_WINDOW).alias("window"), *keys)
         return frame.groupBy(self._column(column).alias("window"), *keys)
+
+    def in_time(self, frame: DataFrame, time: Column, allowance: timedelta = timedelta(0)) -> DataFrame:
+        """The records that were not too late for each of their windows, by their marks."""
+        from pyspark.sql import functions as F
+
+        closes = F.unix_micros(self.closes(time) + span(allowance))
+        return frame.where(F.col(MARK).isNull() | (closes > F.col(MARK)))
 
     def _column(self, time: Column) -> Column:
         from pyspark.sql import functions as F

@@ -57,6 +57,8 @@ def status(home: Home) -> dict[str, Any]:
     record = home.read()
     row = next((r for r in Index(home.path.parent.parent).rows() if r.name == home.name), None)
     last = events.last(home.events, "progress")
+    restart = events.last(home.events, "restarted")
+    recovered = events.last(home.events, "recovered")
     shown = record.shown_status
     return {
         "name": record.name,
@@ -68,13 +70,23 @@ def status(home: Home) -> dict[str, Any]:
         "log": str(home.log),
         "pid": record.supervisor.pid if record.supervisor and shown in LIVE else None,
         "restarts": record.restarts,
+        "last_restart": dict(restart) if restart else None,
+        "last_recovery": dict(recovered) if recovered else None,
         "drained": record.drained,
         "failure": dict(record.failure) if record.failure else None,
         "asked": asdict(record.asked),
         "progress": row.progress if row else {},
         "last_batch": dict(last) if last else None,
-        "resume": {name: resume_point(home.checkpoint(name)) for name in record.queries},
+        "resume": _resume(home, list(record.queries)),
     }
+
+
+def _resume(home: Home, queries: list[str]) -> dict[str, Any]:
+    """Where each query goes on; of checkpoints that only Spark can read, as it was last said."""
+    if all(isinstance(home.checkpoint(name), Path) for name in queries):
+        return {name: resume_point(home.checkpoint(name)) for name in queries}
+    said = events.last(home.events, "stopped") or {}
+    return dict(said.get("resume") or dict.fromkeys(queries))
 
 
 def stop(home: Home, *, within: float = STOP_WITHIN, waiting: Callable[[], None] = lambda: None) -> bool:

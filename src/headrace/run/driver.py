@@ -26,12 +26,14 @@ from headrace.observe import events
 from headrace.project import Project, kafka_client
 from headrace.run import classes
 from headrace.run import session as sessions
-from headrace.run.checkpoint import resume_point
+from headrace.run.checkpoint import last_committed, last_planned, resume_point
 from headrace.run.expiring import Expiring
 from headrace.run.failure import Failure, NotThereError, explain, tells_of_loss
 from headrace.run.flush import holds_windows, plan_flush
 from headrace.run.home import Home, Record
 from headrace.run.idle import Idle
+from headrace.run.integrity import require_whole
+from headrace.run.journal import Journal
 from headrace.run.lag import Groups
 from headrace.run.ledger import Ledger
 from headrace.run.lost import refuse, unread
@@ -95,6 +97,7 @@ def _drive(home: Home, stopping: Stopping, kafka: dict[str, str]) -> int:
         )
     kafka |= kafka_of(project, flow, record)
     session = _session(home, record, project, plan, master)
+    events.append(home.events, "session")
     try:
         return _run(home, record, plan, session, stopping, kafka, project.root)
     finally:
@@ -241,9 +244,13 @@ def _run(
     try:
         until_done = record.asked.until_done
         _look_for_lost(home, plan, kafka)
+        for query in plan.queries:
+            require_whole(query.name, home.checkpoint(query.name), Journal(home.journal(query.name)).entries())
+        replaying = _begun(home, plan)
         for query in plan.queries:  # one by one: if the second cannot start, the first must still be stopped
             running += [start_query(home, plan, query, where, stopping, until_done=until_done)]
-        events.append(home.events, "started", mode=str(plan.mode), queries=[q.name for q in plan.queries])
+        names = [q.name for q in plan.queries]
+        events.append(home.events, "started", mode=str(plan.mode), queries=names, replaying=replaying)
         stopping.running = True
         _wait(running, stopping, None if until_done else idle)
         if record.asked.until_done and not stopping.asked:
@@ -269,6 +276,17 @@ def _look_for_lost(home: Home, plan: Plan, kafka: Mapping[str, str]) -> None:
         for one in lost:
             events.append(home.events, "lost", records=one.records, what=str(one), source=one.source, query=one.query)
         refuse(plan, lost)
+
+
+def _begun(home: Home, plan: Plan) -> dict[str, int]:
+    """The batches that were begun and are not done: they are done again, with the same records."""
+    found = {}
+    for query in plan.queries:
+        checkpoint = home.checkpoint(query.name)
+        last = last_planned(checkpoint)
+        if last is not None and last != last_committed(checkpoint):
+            found[query.name] = last
+    return found
 
 
 def _wait(running: list[Running], stopping: Stopping, idle: Idle | None = None) -> None:

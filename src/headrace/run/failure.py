@@ -83,7 +83,7 @@ def ours_as_failure(error: HeadraceError) -> Failure:
 
 def explain_text(text: str, *, query: str = "", kafka: str = "") -> Failure:
     """The same from the text of a trace."""
-    rules = (_function, _from_worker, lambda t: _kafka(t, kafka), _cluster, _checkpoint, *_OTHERS)
+    rules = (_function, _from_worker, lambda t: _kafka(t, kafka), _cluster, _checkpoint, _damaged, *_OTHERS)
     found = next((failure for rule in rules if (failure := rule(text)) is not None), None)
     if found is None:
         refused = re.search(r"AnalysisException|\[(UNRESOLVED|STREAMING_OUTPUT_MODE|DATATYPE_MISMATCH)[\w.]*\]", text)
@@ -215,6 +215,28 @@ _INCOMPATIBLE = re.compile(
 )
 
 
+_DAMAGED = re.compile(
+    r"Incomplete log file|Log file was malformed|[Mm]alformed log|ChecksumException|CANNOT_LOAD_STATE_STORE"
+    r"|CANNOT_READ_(?:CHECKPOINT|DELTA_FILE|SNAPSHOT_FILE|MISSING_SNAPSHOT)\w*|STREAM_CHECKPOINT_\w+"
+    r"|batch \d+ doesn't exist|Offset log for batch|MISSING_METADATA_LOG|FAILED_TO_GET_CHANGELOG\w*"
+)
+_FILE_NAMED = re.compile(r"(?:[a-z][a-z0-9+.-]*:/+|/)[^\s,\"']*/(?:offsets|commits|state|sources)/[^\s,\"':)\]]+")
+
+
+def _damaged(text: str) -> Failure | None:
+    """A checkpoint that Spark could not read; what is found before it starts says more."""
+    found = _DAMAGED.search(text)
+    if not found:
+        return None
+    named = _FILE_NAMED.search(text)
+    return Failure(
+        kind="data",
+        message=f'checkpoint file "{named[0]}" cannot be read' if named else "a file of the checkpoint cannot be read",
+        detail=root_cause(text),
+        hint="restore a copy of the run's home with --restore PATH, or begin anew with --fresh",
+    )
+
+
 def _checkpoint(text: str) -> Failure | None:
     if not _INCOMPATIBLE.search(text):
         return None
@@ -300,7 +322,20 @@ def _worker(text: str) -> Failure | None:
     )
 
 
-_OTHERS = (_old_times, _memory, _slow_start, _data, _worker)
+def _disk(text: str) -> Failure | None:
+    found = re.search(r"No space left on device|File too large|Disk quota exceeded", text)
+    if not found:
+        return None
+    return Failure(
+        kind="endpoint",
+        message=f"the checkpoint could not be written: {found[0].lower()}",
+        detail=root_cause(text),
+        hint="free some space; the run asks again by itself",
+        retry=True,
+    )
+
+
+_OTHERS = (_disk, _old_times, _memory, _slow_start, _data, _worker)
 
 
 def root_cause(text: str) -> str:

@@ -19,6 +19,7 @@ from pathlib import Path
 from headrace.compile.plan import Query
 from headrace.model import Changes
 from headrace.run.checkpoint import last_committed, last_planned, planned
+from headrace.run.remote import RemotePath
 
 END_OF_TIME = int(datetime(9999, 1, 1, tzinfo=UTC).timestamp() * 1000)
 """Later than any record, and still a time that can be written down."""
@@ -64,8 +65,11 @@ def plan_watermark(checkpoint: Path, milliseconds: int) -> int | None:
     return done + 1
 
 
-def _write_new(path: Path, text: str) -> None:
+def _write_new(path: Path | RemotePath, text: str) -> None:
     """Makes the file appear whole or not at all, as Spark does. No checksum beside it: Spark takes it without."""
+    if isinstance(path, RemotePath):
+        path.write_whole(text)
+        return
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
     draft = path.with_name(f".{path.name}.flush.tmp")
     with draft.open("w", encoding="utf-8") as file:

@@ -6,6 +6,7 @@
   checkpoints/     one folder per query; Spark's own                 places/        one folder per source and sink
   journal/         what each batch of each query read                dead-letters/  records that could not be taken
   ledger.db        what became of every record
+  checkpoints.at   where they are, if not here
   lock             held as long as a supervisor or its driver lives  scratch/       may be deleted at any time
 """
 
@@ -25,7 +26,9 @@ from typing import IO, Any
 from headrace.errors import UsageError
 from headrace.observe import events
 from headrace.run.process import Process
+from headrace.run.remote import checkpoint_root
 
+_ELSEWHERE = "checkpoints.at"
 LIVE = ("starting", "running", "retrying")
 """The statuses of a run whose supervisor should be there."""
 
@@ -43,6 +46,8 @@ class Asked:
     restarts: int = 5
     parameters: Mapping[str, Any] = field(default_factory=dict)
     """What was given with --param; kept when the run is resumed."""
+    outage: float = 600.0
+    """Seconds an outside system may be away before that counts as a failure."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +127,18 @@ class Home:
         return self.path / "scratch"
 
     def checkpoint(self, query: str) -> Path:
-        return self.path / "checkpoints" / query
+        """Of one query; here, or where `[checkpoints] path` of the project put it when the run began."""
+        elsewhere = self.path / _ELSEWHERE
+        root = checkpoint_root(elsewhere.read_text(encoding="utf-8").strip()) if elsewhere.exists() else None
+        return (root or self.path / "checkpoints") / query
+
+    def keep_checkpoints_at(self, root: str | None, life: str) -> None:
+        """Puts the checkpoints of a run that begins somewhere else than here; another life finds none of them."""
+        if root is not None:
+            (self.path / _ELSEWHERE).write_text(f"{root.rstrip('/')}/{self.name}-{life}\n", encoding="utf-8")
+
+    def keep_checkpoints_here(self) -> None:
+        (self.path / _ELSEWHERE).unlink(missing_ok=True)
 
     def journal(self, query: str) -> Path:
         return self.path / "journal" / f"{query}.jsonl"

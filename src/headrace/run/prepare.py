@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import unquote
 
 from headrace.compile.plan import Plan
 from headrace.errors import FlowError, UsageError
@@ -18,7 +20,10 @@ from headrace.model import Flow, Mode
 from headrace.project import Project
 from headrace.run import change
 from headrace.run.home import Asked, Home, Record, home_of
+from headrace.run.integrity import require_whole
+from headrace.run.journal import Journal
 from headrace.run.process import identify
+from headrace.run.restore import files_read, restored
 
 
 @dataclass(frozen=True)
@@ -46,7 +51,15 @@ def _remembered(home: Home, flow: Flow) -> dict[str, Any]:
     return {name: value for name, value in home.read().asked.parameters.items() if name in known}
 
 
-def prepare(project: Project, file: Path, asked: Asked, *, fresh: bool = False, strict: bool = True) -> Ready:
+def prepare(
+    project: Project,
+    file: Path,
+    asked: Asked,
+    *,
+    fresh: bool = False,
+    restore: Path | None = None,
+    strict: bool = True,
+) -> Ready:
     """Checks a flow and takes its run; raises FlowError with every problem, or UsageError.
 
     `strict`: every parameter that is asked for must be one of this flow.
@@ -78,14 +91,16 @@ def prepare(project: Project, file: Path, asked: Asked, *, fresh: bool = False, 
     home = home_of(project.home, flow.name)
     lock = home.lock()
     try:
-        notes = _take(home, project, file, plan, asked, fresh)
+        notes = _take(home, project, file, plan, asked, fresh, restore)
     except BaseException:
         lock.close()
         raise
     return Ready(home, lock, plan, (*warnings, *notes))
 
 
-def _take(home: Home, project: Project, file: Path, plan: Plan, asked: Asked, fresh: bool) -> list[str]:
+def _take(
+    home: Home, project: Project, file: Path, plan: Plan, asked: Asked, fresh: bool, restore: Path | None
+) -> list[str]:
     from headrace.declare.parameters import plain
 
     notes: list[str] = []
@@ -93,6 +108,9 @@ def _take(home: Home, project: Project, file: Path, plan: Plan, asked: Asked, fr
         _end_leftovers(home)
     if fresh and home.exists:
         notes.append(f'the old home is now "{home.set_aside()}"')
+    if restore is not None:
+        notes += restored(home, restore)
+        _require_same_files(home, project, plan)
     text = file.read_bytes()
     described = change.describe(plan)
     new = Record(
@@ -109,6 +127,7 @@ def _take(home: Home, project: Project, file: Path, plan: Plan, asked: Asked, fr
         old = home.read()
         if plan.mode is not Mode.BATCH:
             notes += _compare(old, new)
+            _require_whole(home, old, plan)
         new = replace(
             new,
             id=old.id,
@@ -119,10 +138,41 @@ def _take(home: Home, project: Project, file: Path, plan: Plan, asked: Asked, fr
         )
     if plan.mode is Mode.BATCH:
         new = replace(new, batch_runs=new.batch_runs + 1, queries={} if not home.exists else new.queries)
+    if not home.exists:
+        home.keep_checkpoints_at(project.settings.checkpoints.path and _address(project), new.id)
     home.make()
     home.text(file.suffix).write_bytes(text)
     home.write(replace(new, supervisor=identify(os.getpid())))
     return notes
+
+
+def _address(project: Project) -> str:
+    """Where the project wants checkpoints: relative paths are meant from its root."""
+    path = project.settings.checkpoints.path or ""
+    return path if "://" in path or path.startswith("file:") else str(project.root / path)
+
+
+def _require_same_files(home: Home, project: Project, plan: Plan) -> None:
+    """Files are known by their paths: under another one all of them would be new, and read again."""
+    paths = [str(s.options.path) for s in plan.flow.sources if s.connector == "files" and s.table is None]
+    bases = [p if "://" in p else f"file://{project.root / p}" for p in paths]
+    bases = [re.split(r"[*?\[{]", base, maxsplit=1)[0].rstrip("/") for base in bases]
+    for query in plan.queries:
+        checkpoint = home.checkpoint(query.name)
+        for folder in sorted(files_read(checkpoint)) if isinstance(checkpoint, Path) else ():
+            if not any(unquote(folder).startswith(base) or base.startswith(unquote(folder)) for base in bases):
+                raise UsageError(
+                    f'query "{query.name}" has read files in "{folder}", and reads from other folders here',
+                    hint="put the files under the same path: under another one all would be read again",
+                )
+
+
+def _require_whole(home: Home, old: Record, plan: Plan) -> None:
+    """Says what is damaged before anything starts; what only Spark can reach is looked at by the driver."""
+    for query in plan.queries:
+        checkpoint = home.checkpoint(query.name)
+        if query.name in old.queries and isinstance(checkpoint, Path):
+            require_whole(query.name, checkpoint, Journal(home.journal(query.name)).entries())
 
 
 def _end_leftovers(home: Home) -> None:

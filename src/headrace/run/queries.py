@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.compile.leaves import leaves
@@ -14,6 +15,7 @@ from headrace.compile.plan import Plan, Query
 from headrace.observe import events
 from headrace.observe.progress import OUT_METRIC, measure
 from headrace.run.book import Book
+from headrace.run.checkpoint import last_planned
 from headrace.run.home import Home
 from headrace.run.journal import Journal, note
 from headrace.run.ledger import Ledger, entry
@@ -103,11 +105,15 @@ def start_query(home: Home, plan: Plan, query: Query, where: Where, stopping: St
     from headrace.compile.lower import lower
 
     checkpoint, journal = home.checkpoint(query.name), Journal(home.journal(query.name))
-    lowered = lower(plan, query, replace(where, checkpoint=checkpoint, note=_noting(home), counted=True))
+    remote = not isinstance(checkpoint, Path)
+    told = replace(where, checkpoint=checkpoint, note=_noting(home), counted=True)
+    lowered = lower(plan, query, replace(told, journal=journal.path.resolve() if remote else None))
     trunk = _counted(lowered.trunk)
     errors: list[BaseException] = []
     order = leaves(trunk)
     book = Book(Ledger(home.ledger), plan, query, checkpoint, order, where.kafka, where.stop)
+    if last_planned(checkpoint) is None:
+        lowered.begins()
 
     def write(frame: DataFrame, batch_id: int) -> None:
         try:

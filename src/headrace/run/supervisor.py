@@ -1,7 +1,8 @@
 """The supervisor: starts a driver, shows what it does, starts it again when it dies, and knows when not to.
 
 What is retried: an outside system that did not answer, a driver that was killed, an error nobody expected. What
-is not: a mistake in the flow, its data or the command, because it would only happen again.
+is not: a mistake in the flow, its data or the command, because it would only happen again. Failures add up, and
+after so many the run is given up; but an outside system that is away is asked again every few seconds for minutes.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
@@ -31,6 +32,8 @@ from headrace.run.view import View
 WITHIN = 600.0
 """Failures further apart than this many seconds do not add up."""
 LONGEST_WAIT = 30.0
+BETWEEN_ASKING = 5.0
+"""Seconds at most between two tries while an outside system is away: it should not be noticed late that it is back."""
 KILL_AFTER = 45.0
 """Seconds a driver has to stop; longer than it gives its last batch."""
 LARGEST_LOG = 20 * 2**20
@@ -64,6 +67,11 @@ class Supervisor:
     totals: Totals = field(default_factory=Totals)
     stop_asked: int = 0
     failures: list[float] = field(default_factory=list)
+    away_since: float | None = None
+    """When an outside system was first found away, if none has answered since."""
+    died: float | None = None
+    """When the last driver failed, until a batch is committed again."""
+    _asked_again: int = 0
     _relaying: threading.Thread = field(default_factory=threading.Thread, repr=False)
 
     def run(self) -> int:
@@ -82,17 +90,16 @@ class Supervisor:
 
     def _supervise(self) -> int:
         follower = Follower(self.home.events, from_end=True)
-        died: float | None = None
         while True:
             events.rotate(self.home.events)
             driver = self._spawn()
             try:
-                failure = self._attend(driver, follower, died)
+                failure = self._attend(driver, follower)
             finally:
                 self._end(driver)
             if failure is None:
                 return 0
-            died = self.clock()
+            self.died = self.died or self.clock()
             code = self._after(failure, follower)
             if code is not None:
                 return code
@@ -103,8 +110,11 @@ class Supervisor:
         if self.stop_asked:
             self._set("stopped", failure=failure.as_dict())
             return 0
+        asked = self.home.read().asked
+        most = asked.restarts
+        if failure.retry and most and failure.kind == "endpoint" and self._ridden_out(failure, follower, asked.outage):
+            return self._wait_on(self._asks_again())
         self.failures = [t for t in self.failures if t > self.clock() - WITHIN] + [self.clock()]
-        most = self.home.read().asked.restarts
         if not failure.retry or len(self.failures) > most:
             self._set("failed", failure=failure.as_dict())
             if failure.retry and most:
@@ -121,10 +131,33 @@ class Supervisor:
         self._set("retrying", failure=failure.as_dict())
         self._show(follower)
         self.view.note(f"{failure.message}\n  trying again in {wait:g} s ({len(self.failures)} of {most}); log: {log}")
-        if self._stopped_within(wait):
+        return self._wait_on(wait)
+
+    def _wait_on(self, seconds: float) -> int | None:
+        if self._stopped_within(seconds):
             self._set("stopped")
             return 0
         return None
+
+    def _ridden_out(self, failure: Failure, follower: Follower, patience: float) -> bool:
+        """Whether an outage is short enough to be waited for; if so, says so."""
+        first = self.away_since is None
+        self.away_since = self.clock() if self.away_since is None else self.away_since
+        self._asked_again = 0 if first else self._asked_again + 1
+        away = self.clock() - self.away_since
+        if away >= patience:
+            return False
+        wait = self._asks_again()
+        events.append(self.home.events, "retrying", seconds=wait, away=round(away, 1), of=patience, why=failure.message)
+        self._set("retrying", failure=failure.as_dict())
+        self._show(follower)
+        if first:
+            log = f"log: {self.home.log}"
+            self.view.note(f"{failure.message}\n  asking again every few seconds, for {patience:g} s at most; {log}")
+        return True
+
+    def _asks_again(self) -> float:
+        return min(BETWEEN_ASKING, backoff(self._asked_again + 1))
 
     def _stopped_within(self, seconds: float) -> bool:
         """Waits; True if a stop was asked for meanwhile."""
@@ -162,7 +195,7 @@ class Supervisor:
             for line in output:
                 self.view.output(line.decode("utf-8", errors="replace").rstrip("\n"))
 
-    def _attend(self, driver: subprocess.Popen[bytes], follower: Follower, died: float | None) -> Failure | None:
+    def _attend(self, driver: subprocess.Popen[bytes], follower: Follower) -> Failure | None:
         """Watches a driver until it is gone; None if it ended as it should."""
         signalled = 0
         deadline = float("inf")
@@ -171,9 +204,7 @@ class Supervisor:
             gone = driver.poll() is not None
             for event in follower.poll():
                 outcome[event["event"]] = event
-                self._take(event, died)
-                if event["event"] == "started":
-                    died = None
+                self._take(event)
             self.view.tick(self.totals)
             if gone:
                 self._end(driver)
@@ -193,22 +224,31 @@ class Supervisor:
         driver.terminate()
         return self.clock() + KILL_AFTER
 
-    def _take(self, event: Event, died: float | None) -> None:
+    def _take(self, event: Event) -> None:
         kind = event["event"]
         if kind == "started":
             restarts = self.home.read().restarts
-            if died is not None:
+            if self.died is not None:
                 restarts += 1
-                seconds = round(self.clock() - died, 2)
-                events.append(self.home.events, "restarted", seconds=seconds, times=restarts)
-                self.view.note(f"running again after {seconds:g} s")
+                seconds, again = round(self.clock() - self.died, 2), event.get("replaying") or {}
+                events.append(self.home.events, "restarted", seconds=seconds, times=restarts, replaying=again)
+                self.view.note(f"running again after {seconds:g} s{show_replayed(again)}")
             self._set("running", restarts=restarts, failure=None)
         elif kind in ("progress", "dead-letters"):
             self.totals = self.totals.add(event) if kind == "progress" else self.totals.add_letters(event)
+            if kind == "progress":
+                self._recovered(event)
             self.index.progress(self.home.name, self.totals.as_dict())
         elif kind in _WARNINGS:
             self.view.note(_WARNINGS[kind].format(**event))
         self.view.event(event)
+
+    def _recovered(self, event: Event) -> None:
+        """A batch is committed: whoever was away is back, and a run that died goes on."""
+        self.away_since = None
+        if self.died is not None:
+            seconds, self.died = round(self.clock() - self.died, 2), None
+            events.append(self.home.events, "recovered", seconds=seconds, query=event["query"], batch=event["batch"])
 
     def _verdict(self, code: int, outcome: dict[str, Event]) -> Failure | None:
         if code == 0:
@@ -237,6 +277,15 @@ class Supervisor:
     def _set(self, status: str, **changes: Any) -> None:
         record = self.home.update(lambda r: r.at(status, **changes))
         self.index.put(row_of(record, self.totals))
+
+
+def show_replayed(replaying: Mapping[str, int]) -> str:
+    """Which batches are done again, in words.
+
+    >>> show_replayed({"orders": 12})
+    '; batch 12 of "orders" is replayed'
+    """
+    return "".join(f'; batch {batch} of "{query}" is replayed' for query, batch in replaying.items())
 
 
 def row_of(record: Record, totals: Totals) -> Row:

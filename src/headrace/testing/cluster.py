@@ -1,12 +1,14 @@
-"""A real standalone Spark cluster for tests: a master and workers as ordinary processes on loopback."""
+"""A real standalone Spark cluster: a master and workers as ordinary processes on loopback."""
 
 from __future__ import annotations
 
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,10 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.servers import free_port
-from tests.waiting import eventually, tail
+from headrace.errors import EndpointError
 
 LOOPBACK = "127.0.0.1"
+READY_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Cluster:
 @contextmanager
 def running_spark_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
     """A master and workers with one core each, on free ports; gone afterwards, with their executors."""
-    port, web = free_port(), free_port()
+    port, web = _free_port(), _free_port()
     cluster = Cluster(f"spark://{LOOPBACK}:{port}", f"http://{LOOPBACK}:{web}/json/")
     with ExitStack() as running:
         running.enter_context(
@@ -48,8 +50,19 @@ def running_spark_cluster(folder: Path, workers: int = 2) -> Iterator[Cluster]:
             own = ("--host", LOOPBACK, "--port", "0", "--webui-port", "0", "--cores", "1", "--memory", "1g")
             where = folder / f"worker-{number}"
             running.enter_context(_daemon(folder, where.name, "Worker", *own, "--work-dir", str(where), cluster.master))
-        eventually(lambda: _alive(cluster) == workers, 60, diagnose=lambda: tail(folder / "worker-0.log"))
+        deadline = time.monotonic() + READY_SECONDS
+        while _alive(cluster) != workers:
+            if time.monotonic() > deadline:
+                said = (folder / "worker-0.log").read_text(encoding="utf-8", errors="replace")
+                raise EndpointError("a local Spark cluster did not start", detail=said[-2000:])
+            time.sleep(0.05)
         yield cluster
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])
 
 
 def _alive(cluster: Cluster) -> int:

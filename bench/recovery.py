@@ -1,0 +1,127 @@
+"""From kill -9 of the driver to the first new result: how long, and what of it is whose.
+
+    python bench/recovery.py [--times 5]
+
+A windowed flow over a Kafka of its own is fed all the time; its driver is killed in the middle of a batch. The split
+comes from the run's own events: until the supervisor notices and starts another driver, until Spark is up, until the
+queries run again, and until the first batch is committed. Writes bench/results/recovery.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import tempfile
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from headrace.log import broker, topics
+from headrace.observe import events
+from headrace.testing.chaos import faults
+from headrace.testing.chaos.feed import Feeder
+from headrace.testing.chaos.run import Asked, running
+from headrace.testing.chaos.scratch import move
+
+RESULTS = Path(__file__).parent / "results" / "recovery.json"
+TARGET = 12.0
+FLOW = """\
+flow: recovery
+sources:
+  orders:
+    kafka: recovery-orders
+    format: json
+    schema: id BIGINT, user STRING, amount DOUBLE, at TIMESTAMP
+    time: {column: at, watermark: 1 second}
+steps:
+  per_user:
+    from: orders
+    aggregate:
+      window: {tumbling: 1 second}
+      by: user
+      compute: {n: count(*), total: sum(amount)}
+sinks:
+  store:
+    from: per_user
+    sqlite: {path: out.db, table: totals}
+"""
+STAGES = (("notice", "starting"), ("spark", "session"), ("resume", "started"), ("first batch", "progress"))
+PATIENCE = 300.0
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--times", type=int, default=5)
+    times = parser.parse_args().times
+    with ExitStack() as cleanup:
+        folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="headrace-recovery-")))
+        (folder / "user").mkdir()
+        (folder / "user" / "headrace.toml").touch()
+        (folder / "user" / "recovery.yaml").write_text(FLOW)
+        moved = move(folder / "user" / "recovery.yaml", folder / "project", namespace="")
+        cleanup.callback(broker.stop, moved.project, delete=True)
+        client = {"bootstrap.servers": broker.start(moved.project).bootstrap}
+        topics.create(client, "recovery-orders", 2)
+        feeder = Feeder(moved, moved.streams[0], None, rate=200, seed=1)
+        feeder.bootstrap = client["bootstrap.servers"]
+        feeder.start()
+        cleanup.callback(feeder.join, 60)
+        cleanup.callback(feeder.stop)
+        cleanup.enter_context(running(moved, Asked(kills=times, seconds=0)))
+        first(moved.home.events, "progress", 0.0)
+        runs = []
+        for number in range(times):
+            time.sleep(3)  # a few batches between two kills, so that each begins from a running state
+            killed = time.time()
+            faults.kill_driver(moved)
+            runs.append(split(moved.home.events, killed))
+            print(f"kill {number + 1}: {runs[-1]['total']:.2f} s  {runs[-1]}", flush=True)
+    report(runs)
+
+
+def first(path: Path, kind: str, after: float) -> float:
+    """When the first event of a kind after a moment was written."""
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        if path.exists():
+            for event in events.read(path):
+                at = datetime.fromisoformat(event["at"]).timestamp()
+                if event["event"] == kind and at > after:
+                    return at
+        time.sleep(0.05)
+    raise SystemExit(f'no "{kind}" within {PATIENCE:.0f} s')
+
+
+def split(path: Path, killed: float) -> dict[str, float]:
+    """How long each stage took, in seconds."""
+    before, found = killed, {}
+    for stage, kind in STAGES:
+        at = first(path, kind, before)
+        found[stage], before = round(at - before, 3), at
+    return found | {"total": round(before - killed, 3)}
+
+
+def report(runs: list[Mapping[str, float]]) -> None:
+    middle = {name: round(statistics.median(run[name] for run in runs), 3) for name in runs[0]}
+    found: dict[str, Any] = {
+        "command": "make bench-recovery",
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]},
+        "target_seconds": TARGET,
+        "p50": middle,
+        "max_total": max(run["total"] for run in runs),
+        "runs": runs,
+    }
+    RESULTS.parent.mkdir(exist_ok=True)
+    RESULTS.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    print(json.dumps(found["p50"]), "target", TARGET, "s; load", found["machine"]["load"])
+
+
+if __name__ == "__main__":
+    main()

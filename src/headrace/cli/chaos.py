@@ -1,0 +1,101 @@
+"""chaos: flows under faults, on local parts of their own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headrace.cli.answers import json_option, print_json, table
+
+if TYPE_CHECKING:
+    from headrace.testing.chaos.run import Outcome
+
+
+@click.command()
+@click.argument("flows", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--kills", type=click.IntRange(min=1), default=10, show_default=True, help="How many faults.")
+@click.option("--for", "length", default="1 minute", show_default=True, metavar="DURATION", help="At least so long.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Another seed, other faults at other moments.")
+@click.option("--fault", "faults", multiple=True, metavar="KIND", help="Only this kind of fault; may be given again.")
+@click.option("--rate", type=click.FloatRange(min=0.1), default=50.0, show_default=True, help="Records a second.")
+@click.option("--database", metavar="URL", help="A PostgreSQL for the flows' sinks; a namespace is made and dropped.")
+@click.option("--master", metavar="URL", help="A Spark cluster on this machine; its executors are killed too.")
+@click.option("--workers", type=click.IntRange(min=0), default=0, help="So many workers of a cluster of its own.")
+@json_option
+def chaos(
+    flows: tuple[Path, ...],
+    kills: int,
+    length: str,
+    seed: int,
+    faults: tuple[str, ...],
+    rate: float,
+    database: str | None,
+    master: str | None,
+    workers: int,
+    as_json: bool,
+) -> None:
+    """Run flows while their processes are killed, and count what was lost or doubled.
+
+    In a scratch project with a Kafka of its own: the flow's sources are fed with copies of its topics' records, with
+    those of its cases, or with made-up ones; nothing of yours is written to. Faults: driver, executor (with
+    --workers or --master),
+    broker, pause, full-disk, slow-sink. At the end what the sinks hold is verified row by row. Exit code 1 if a row
+    is lost or doubled.
+
+    \b
+    Examples:
+      headrace chaos flows/revenue.yaml --kills 5
+      headrace chaos flows/revenue.yaml --kills 50 --for 10m --seed 7 --json
+    """
+    from headrace.options import parse_duration
+    from headrace.testing.chaos.run import Asked
+    from headrace.testing.chaos.run import chaos as run_chaos
+
+    try:
+        seconds = parse_duration(length).total_seconds()
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--for") from None
+    asked = Asked(
+        kills=kills,
+        seconds=seconds,
+        seed=seed,
+        rate=rate,
+        faults=faults,
+        database=database,
+        master=master,
+        workers=workers,
+    )
+    found = run_chaos(flows, asked, lambda text: click.echo(text, err=True))
+    if as_json:
+        print_json({"seed": seed, "flows": [o.as_dict() for o in found]})
+    else:
+        for line in told(found):
+            click.echo(line)
+    if not all(o.good for o in found):
+        sys.exit(1)
+
+
+def told(outcomes: list[Outcome]) -> list[str]:
+    """The outcomes as a table, and what must be said besides."""
+    head = ("flow", "faults", "restarts", "fed", "read", "lost", "doubled", "recovery p50", "max", "verdict")
+    rows = []
+    for o in outcomes:
+        said = o.as_dict()
+        p50, most = (f"{s:.1f} s" if s is not None else "-" for s in (said["recovery_p50"], said["recovery_max"]))
+        verdict = "good" if o.good else "failed" if o.failure else "differs" if o.sinks else "not verified"
+        count = sum(o.faults.values())
+        rows.append((o.flow, count, o.restarts, o.fed, o.read, o.lost, o.duplicated, p50, most, verdict))
+    lines = table(head, rows).splitlines()
+    for o in outcomes:
+        lines.append(f"{o.flow}: " + ", ".join(f"{n} {kind}" for kind, n in sorted(o.faults.items())))
+        lines += [f"  sink {s['sink']}: {s['verdict']}{': ' + s['why'] if s['why'] else ''}" for s in o.sinks]
+        lines += [f"  {o.failure}"] if o.failure else []
+    if outcomes:
+        lines += [f"not done: {kind}: {why}" for kind, why in outcomes[0].not_done.items()]
+    return lines
+
+
+COMMANDS: list[click.Command] = [chaos]

@@ -1,0 +1,320 @@
+"""Flows run side by side in a scratch project while faults befall them; then every row is accounted for."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from headrace.errors import EndpointError, HeadraceError, UsageError
+from headrace.log import broker, topics
+from headrace.model import Source
+from headrace.observe import events
+from headrace.project import Project, kafka_client
+from headrace.run.inline import local_session
+from headrace.run.journal import Journal
+from headrace.run.verify import Verdict, verify
+from headrace.testing.chaos import faults
+from headrace.testing.chaos.feed import Feeder, records_for
+from headrace.testing.chaos.scratch import Moved, database_namespace, move
+from headrace.testing.cluster import running_spark_cluster
+
+PATIENCE = 300.0
+"""Seconds a flow may take to be up again before that is the answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What is to be done."""
+
+    kills: int
+    seconds: float
+    seed: int = 0
+    rate: float = 50.0
+    faults: tuple[str, ...] = ()
+    """Only these; else all that are possible."""
+    database: str | None = None
+    master: str | None = None
+    workers: int = 0
+    """So many workers of a cluster of its own; 0: the driver does all itself, or `master` says where."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What became of one flow."""
+
+    flow: str
+    faults: Mapping[str, int]
+    fed: int
+    read: int
+    lost: int
+    duplicated: int
+    recovery: tuple[float, ...]
+    """Seconds from each fault to the next batch that was committed."""
+    restarts: int
+    sinks: tuple[Mapping[str, Any], ...] = ()
+    failure: str = ""
+    not_done: Mapping[str, str] = field(default_factory=lambda: dict(faults.NOT_DONE))
+
+    @property
+    def good(self) -> bool:
+        compared = any(s["verdict"] == "equal" for s in self.sinks)
+        return compared and not (self.failure or self.lost or self.duplicated)
+
+    def as_dict(self) -> dict[str, Any]:
+        typical = round(statistics.median(self.recovery), 2) if self.recovery else None
+        longest = round(max(self.recovery), 2) if self.recovery else None
+        return {**asdict(self), "good": self.good, "recovery_p50": typical, "recovery_max": longest}
+
+
+def chaos(files: Sequence[Path], asked: Asked, tell: Callable[[str], None] = lambda _: None) -> list[Outcome]:
+    """Runs flows under faults and says what became of each; leaves nothing behind."""
+    user = Project.find()
+    with ExitStack() as cleanup:
+        root = Path(
+            cleanup.enter_context(tempfile.TemporaryDirectory(prefix="headrace-chaos-", ignore_cleanup_errors=True))
+        )
+        if asked.workers:
+            tell(f"starting a Spark cluster of {asked.workers} workers")
+            (root / "cluster").mkdir()
+            cluster = cleanup.enter_context(running_spark_cluster(root / "cluster", asked.workers))
+            asked = replace(asked, master=cluster.master)
+        namespace = cleanup.enter_context(database_namespace(asked.database))
+        moved = tuple(move(file, root / "project", namespace=namespace) for file in files)
+        project = moved[0].project
+        client: dict[str, str] = {}
+        if any(p.connector == "kafka" for m in moved for p in m.ends):
+            tell("starting a Kafka of its own")
+            cleanup.callback(broker.stop, project, delete=True)
+            client = {"bootstrap.servers": broker.start(project).bootstrap}
+            _create_topics(moved, client)
+        feeders = {m.flow.name: _feeders(m, f, user, client, asked) for m, f in zip(moved, files, strict=True)}
+        children = {m.flow.name: cleanup.enter_context(running(m, asked)) for m in moved}
+        for thread in (t for found in feeders.values() for t in found):
+            thread.start()
+        trial = _Trial(moved, children, asked, project, tell)
+        try:
+            trial.go()
+        finally:
+            for thread in (t for found in feeders.values() for t in found):
+                thread.stop()
+        for thread in (t for found in feeders.values() for t in found):
+            thread.join(600)
+            if thread.failure is not None:
+                raise EndpointError("the sources could not be fed", detail=str(thread.failure))
+        tell("reading the rest, closing windows")
+        with ThreadPoolExecutor(len(moved)) as together:
+            for done in [together.submit(trial.finish, m, children[m.flow.name]) for m in moved]:
+                done.result()
+        session = local_session(project)
+        return [trial.outcome(m, feeders[m.flow.name], session, client) for m in moved]
+
+
+def _create_topics(moved: Sequence[Moved], client: Mapping[str, str]) -> None:
+    wanted: dict[str, int] = {}
+    for m in moved:
+        for part in m.ends:
+            if part.connector != "kafka":
+                continue
+            names = part.options.topic if isinstance(part, Source) else (part.options.topic,)
+            wanted |= {name: 2 for name in names if name not in wanted}
+    for name, partitions in wanted.items():
+        topics.create(client, name, partitions)
+
+
+def _feeders(moved: Moved, file: Path, user: Project, client: Mapping[str, str], asked: Asked) -> list[Feeder]:
+    try:
+        theirs: Mapping[str, str] | None = kafka_client(user)
+    except HeadraceError:
+        theirs = None
+    made = []
+    for number, source in enumerate(s for s in moved.streams if s.connector in ("kafka", "files")):
+        records = records_for(moved, source, file, theirs)
+        feeder = Feeder(moved, source, records, rate=asked.rate, seed=asked.seed + number)
+        feeder.bootstrap = client.get("bootstrap.servers", "")
+        made.append(feeder)
+    return made
+
+
+def _command(moved: Moved, *arguments: str, master: str | None) -> list[str]:
+    where = ("--master", master) if master else ()
+    return [sys.executable, "-m", "headrace.cli.main", "run", str(moved.file), "--quiet", *where, *arguments]
+
+
+@contextmanager
+def running(moved: Moved, asked: Asked) -> Iterator[subprocess.Popen[bytes]]:
+    """The flow, run and restarted until the block ends; nothing of it is left then."""
+    log = moved.project.root / f"{moved.flow.name}.log"
+    with log.open("wb") as out:
+        child = subprocess.Popen(
+            _command(moved, "--restarts", "100000", master=asked.master),
+            cwd=moved.project.root,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    try:
+        yield child
+    finally:
+        if child.poll() is None:
+            child.terminate()
+            try:
+                child.wait(60)
+            except subprocess.TimeoutExpired:
+                child.kill()
+                child.wait()
+        driver = moved.home.read().driver if moved.home.exists else None
+        if driver is not None:
+            driver.end_group()
+
+
+class _Trial:
+    """The faults, one after another, each once the flows are up again."""
+
+    def __init__(
+        self,
+        moved: Sequence[Moved],
+        running: Mapping[str, subprocess.Popen[bytes]],
+        asked: Asked,
+        project: Project,
+        tell: Callable[[str], None],
+    ) -> None:
+        self.moved, self.running, self.asked, self.project, self.tell = moved, running, asked, project, tell
+        self.draw = random.Random(asked.seed)
+        self.done: dict[str, Counter[str]] = {m.flow.name: Counter() for m in moved}
+        self.recovery: dict[str, list[float]] = {m.flow.name: [] for m in moved}
+        self.stuck: dict[str, str] = {}
+
+    def go(self) -> None:
+        began = time.time()
+        for m in self.moved:
+            self._batch_after(m, began)
+        kinds = faults.possible(tuple(self.moved), cluster=self.asked.master is not None)
+        if self.asked.faults:
+            unfit = [k for k in self.asked.faults if k not in kinds]
+            if unfit:
+                raise UsageError(f'fault "{unfit[0]}" cannot be done here', hint=f"these can: {', '.join(kinds)}")
+            kinds = list(self.asked.faults)
+        began = time.time()
+        for number in range(self.asked.kills):
+            # Each kind in turn, in an order drawn anew each round: few faults still show every kind.
+            if number % len(kinds) == 0:
+                order = self.draw.sample(kinds, len(kinds))
+            kind = order[number % len(kinds)]
+            due = began + self.asked.seconds * number / max(1, self.asked.kills)
+            moment = self.draw.uniform(0.2, 2.0)
+            time.sleep(max(0.0, due - time.time()) + moment)  # somewhere within a batch, not at its beginning
+            self._do(kind, number)
+            if self.stuck:
+                return
+
+    def _do(self, kind: str, number: int) -> None:
+        at = {m.flow.name: time.time() for m in self.moved}
+        seconds = self.draw.uniform(2.0, 6.0)
+        self.tell(f"fault {number + 1} of {self.asked.kills}: {faults.KINDS[kind]}")
+        struck = list(self.moved)
+        if kind == "broker":
+            faults.kill_broker(self.project)
+        elif kind == "pause":
+            faults.pause_broker(self.project, seconds)
+        else:
+            one: Mapping[str, Callable[[Moved], bool]] = {
+                "driver": faults.kill_driver,
+                "executor": faults.kill_executor,
+                "full-disk": faults.fill_disk,
+                "slow-sink": lambda m: faults.slow_sink(m, seconds),
+            }
+            struck = [m for m in self.moved if self._struck(one[kind], m)]
+        for m in struck:
+            self.done[m.flow.name][kind] += 1
+        for m in struck:
+            after = self._batch_after(m, at[m.flow.name])
+            if after is not None:
+                self.recovery[m.flow.name].append(after)
+
+    def _struck(self, strike: Callable[[Moved], bool], moved: Moved) -> bool:
+        deadline = time.monotonic() + 60
+        while not strike(moved):  # between two drivers there is nobody to strike
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.1)
+        return True
+
+    def _batch_after(self, moved: Moved, moment: float) -> float | None:
+        """Seconds from a moment to the next batch that is committed; None, and noted, if none is."""
+        deadline = time.monotonic() + PATIENCE
+        name = moved.flow.name
+        while time.monotonic() < deadline:
+            last = events.last(moved.home.events, "progress") if moved.home.events.exists() else None
+            at = datetime.fromisoformat(last["at"]).astimezone(UTC).timestamp() if last else 0.0
+            if at > moment:
+                return round(at - moment, 3)
+            if self.running[name].poll() is not None:
+                break
+            time.sleep(0.1)
+        log = self.project.root / f"{name}.log"
+        self.stuck[name] = f"no batch was committed any more: {log.read_text(errors='replace')[-1500:].strip()}"
+        return None
+
+    def finish(self, moved: Moved, child: subprocess.Popen[bytes]) -> None:
+        """Stops the run between two batches, and then lets it read all that is left and end."""
+        if moved.flow.name in self.stuck:
+            return
+        child.send_signal(signal.SIGTERM)
+        child.wait(120)
+        command = _command(moved, "--until-done", "--restarts", "20", master=self.asked.master)
+        ended = subprocess.run(
+            command, cwd=self.project.root, capture_output=True, text=True, timeout=1200, check=False
+        )
+        if ended.returncode:
+            self.stuck[moved.flow.name] = f"the run did not end: {ended.stderr[-1500:].strip()}"
+
+    def outcome(self, moved: Moved, feeders: Sequence[Feeder], session: Any, client: Mapping[str, str]) -> Outcome:
+        name = moved.flow.name
+        verdicts: list[Verdict] = []
+        if name not in self.stuck:
+            self.tell(f"{name}: verifying")
+            verdicts = verify(self.project, moved.home, session)
+        found = [v.found for v in verdicts if v.found is not None]
+        fed, read = sum(f.fed for f in feeders), self._read(moved, feeders)
+        unread = max(0, fed - read) if read >= 0 else 0
+        return Outcome(
+            flow=name,
+            faults=dict(self.done[name]),
+            fed=fed,
+            read=read if read >= 0 else fed,
+            lost=unread + sum(f.missing + f.different for f in found),
+            duplicated=sum(f.unexpected for f in found),
+            recovery=tuple(self.recovery[name]),
+            restarts=sum(1 for e in events.read(moved.home.events) if e["event"] == "restarted"),
+            sinks=tuple(v.as_dict() for v in verdicts),
+            failure=self.stuck.get(name, ""),
+        )
+
+    def _read(self, moved: Moved, feeders: Sequence[Feeder]) -> int:
+        """Records of the topics that were fed, as far as every query has read them; -1: not only topics were fed."""
+        if not feeders or any(f._source.connector != "kafka" for f in feeders):
+            return -1
+        least: dict[str, int] = {}
+        for journal in sorted((moved.home.path / "journal").glob("*.jsonl")):
+            entries = Journal(journal).entries()
+            if not entries:
+                continue
+            for source, _, offset in entries[max(entries)].sources:
+                total = sum(n for parts in json.loads(offset or "{}").values() for n in parts.values())
+                least[source] = min(total, least.get(source, total))
+        return sum(least.values())

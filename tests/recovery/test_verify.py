@@ -1,0 +1,266 @@
+"""A run's sinks against the flow answered once more, on real sinks; and what a mistake looks like."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.cli.verify import told
+from headrace.compile.lower import Where
+from headrace.operators.aggregate import Aggregate
+from headrace.project import Project
+from headrace.run.flush import plan_flush
+from headrace.run.home import Asked, Home
+from headrace.run.prepare import prepare
+from headrace.run.queries import Stopping, Watch, start_query
+from headrace.run.remote import RemotePath
+from headrace.run.verify import Verdict, verify
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FLOW = """
+flow: shop
+sources:
+  orders:
+    files: {path: in, per_batch: 1}
+    format: json
+    schema: id BIGINT, user STRING, amount DOUBLE, at TIMESTAMP
+    time: {column: at, watermark: 10 seconds}
+steps:
+  large:
+    from: orders
+    filter: amount >= 2
+  per_window:
+    from: large
+    aggregate:
+      window: {hopping: 20 seconds, every: 10 seconds}
+      by: user
+      compute: {n: count(*), total: sum(amount)}
+  sessions:
+    from: orders
+    aggregate:
+      window: {session: 15 seconds}
+      by: user
+      compute: {n: count(*)}
+  running:
+    from: orders
+    aggregate:
+      by: user
+      compute: {n: count(*), mean: avg(amount)}
+sinks:
+  archive:
+    from: large
+    files: {path: out, partition_by: user}
+    format: json
+  windows:
+    from: per_window
+    sqlite: {path: shop.db, table: windows}
+  visits:
+    from: sessions
+    sqlite: {path: shop.db, table: visits}
+  totals:
+    from: running
+    postgresql: {url: "${env:VERIFY_URL}", table: verify_totals, key: user}
+  stream:
+    from: orders
+    kafka: {topic: verify-orders, key: id, partitions: 2}
+  seen:
+    from: large
+    console: {}
+"""
+
+
+def order(number: int, second: int, user: str = "ann") -> dict[str, Any]:
+    at = f"2026-01-01T00:{second // 60:02d}:{second % 60:02d}Z"
+    return {"id": number, "user": user, "amount": 1.1 * (number % 7), "at": at}
+
+
+class Shop:
+    """The flow above, driven batch by batch in the tests' own Spark."""
+
+    def __init__(self, root: Path, session: SparkSession, broker: str, flow: str = FLOW) -> None:
+        self.root, self.session, self.files = root, session, 0
+        (root / "in").mkdir(parents=True)
+        (root / "shop.yaml").write_text(flow)
+        (root / "headrace.toml").write_text(f'[kafka]\nbootstrap = "{broker}"\n')
+        self.project = Project.find(root)
+
+    @property
+    def home(self) -> Home:
+        return Home(self.project.home / "runs" / "shop")
+
+    def feed(self, *orders: dict[str, Any]) -> None:
+        file = self.root / "in" / f"{self.files}.json"
+        file.write_text("".join(json.dumps(o) + "\n" for o in orders))
+        os.utime(file, (1_700_000_000 + self.files,) * 2)
+        self.files += 1
+
+    def take(self, *, flush: bool = False) -> None:
+        from headrace.run.driver import kafka_of
+
+        ready = prepare(self.project, self.root / "shop.yaml", Asked(until_done=True))
+        with ready.lock:
+            for name, value in ready.plan.spark.items():
+                self.session.conf.set(name, value)
+            kafka = kafka_of(self.project, ready.plan.flow, ready.home.read())
+            where = Where(session=self.session, streaming=True, home=ready.home.path, base=self.root, kafka=kafka)
+            watch = Watch(ready.home, ready.plan.queries, lambda _: None)
+            watch.attach(self.session)
+            for query in ready.plan.queries:
+                running = start_query(ready.home, ready.plan, query, where, Stopping(), until_done=True)
+                running.spark.awaitTermination()
+                again = [running]
+                if flush and query.name in ("per_window", "sessions"):
+                    assert plan_flush(ready.home.checkpoint(query.name)) is not None
+                    again.append(running.once_more())
+                    again[-1].spark.awaitTermination()
+                watch.settle(again)
+
+    def verdicts(self, **asked: Any) -> dict[str, Verdict]:
+        return {v.sink: v for v in verify(self.project, self.home, self.session, **asked)}
+
+    def equal(self) -> dict[str, Verdict]:
+        found = self.verdicts()
+        assert {n: v.as_dict() for n, v in found.items() if v.differs} == {}
+        assert [n for n, v in found.items() if v.found is None] == ["seen"]
+        return found
+
+    def change(self, statement: str) -> None:
+        with closing(sqlite3.connect(self.root / "shop.db")) as database, database:
+            database.execute(statement)
+
+
+@pytest.fixture
+def shop(tmp_path: Path, spark: SparkSession, broker: str, postgresql: str, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    monkeypatch.setenv("VERIFY_URL", postgresql)
+    return Shop(tmp_path / "shop", spark, broker)
+
+
+def test_what_a_stream_holds_is_what_a_batch_over_the_same_records_gives_and_every_other_row_is_named(
+    shop: Shop,
+) -> None:
+    shop.feed(*(order(n, n, "ann" if n % 3 else "bob") for n in range(60)))
+    shop.feed(order(80, 59))
+    # Late, by the watermark of the batch before: for some windows or for all. Then a batch that closes more.
+    shop.feed(order(90, 42), order(91, 45), order(92, 3), order(93, 4, "cid"))
+    shop.feed(*(order(n, n) for n in range(94, 120)))
+    shop.take()
+    before = shop.equal()
+    assert before["windows"].late > 0
+    assert before["windows"].found is not None
+
+    shop.take(flush=True)
+    after = shop.equal()
+    assert after["windows"].found is not None
+    assert before["windows"].found.rows < after["windows"].found.rows  # the last windows were still open
+
+    shop.change("UPDATE windows SET total = total + 1 WHERE rowid = 1")
+    shop.change("DELETE FROM visits WHERE rowid = 1")
+    shop.change("INSERT INTO visits SELECT * FROM visits WHERE rowid = 2")
+    found = shop.verdicts()
+    counts = {n: (d.missing, d.unexpected) for n, v in found.items() if v.differs and (d := v.found)}
+    assert counts == {"windows": (1, 1), "visits": (1, 1)}
+
+
+WRONG = """
+flow: shop
+sources:
+  orders:
+    files: {path: in}
+    format: json
+    schema: id BIGINT, user STRING
+steps:
+  running:
+    from: orders
+    aggregate: {by: user, compute: {n: count(*), last: max(id)}}
+sinks:
+  totals:
+    from: running
+    sqlite: {path: shop.db, table: totals, key: user}
+  archive:
+    from: orders
+    files: {path: out}
+    format: parquet
+"""
+
+
+def test_an_operator_that_is_wrong_in_a_stream_is_found_out(
+    tmp_path: Path, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(tmp_path / "shop", spark, "nowhere:1", flow=WRONG)
+    right: Callable[..., Any] = Aggregate.lower
+
+    def wrong(self: Aggregate, frames: tuple[Any, ...], low: Any) -> Any:
+        return right(self, (frames[0].where("id <> 7") if low.streaming else frames[0],), low)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Aggregate, "lower", wrong)
+        shop.feed(*(order(n, n) for n in range(1, 60)))
+        shop.take()
+
+    found = shop.verdicts()
+
+    assert {n: v.differs for n, v in found.items()} == {"totals": True, "archive": False}
+    assert (differences := found["totals"].found) is not None
+    assert [(d.kind, (d.expected or {})["n"], (d.found or {})["n"]) for d in differences.shown] == [
+        ("different", 59, 58)
+    ]
+    assert told(found["totals"])[1] == "  different   user=ann, last=59: expected n=59, found n=58"
+    ranged = shop.verdicts(first=0, last=0)["archive"].found
+    assert ranged is not None
+    assert ranged.rows == 59
+
+
+REMOTE = """
+flow: shop
+sources:
+  orders:
+    files: {path: in, per_batch: 1}
+    format: json
+    schema: id BIGINT, user STRING, amount DOUBLE, at TIMESTAMP
+    time: {column: at, watermark: 10 seconds}
+steps:
+  per_window:
+    from: orders
+    aggregate: {window: {tumbling: 10 seconds}, by: user, compute: {n: count(*)}, late: port}
+sinks:
+  windows:
+    from: per_window
+    sqlite: {path: shop.db, table: windows}
+  tardy:
+    from: per_window.late
+    sqlite: {path: shop.db, table: tardy}
+"""
+
+
+def test_a_checkpoint_that_only_hadoop_reaches_serves_as_well(tmp_path: Path, spark: SparkSession) -> None:
+    there = tmp_path / "there"
+    there.mkdir()
+    java: Any = spark._jsc
+    java.hadoopConfiguration().set("fs.viewfs.mounttable.elsewhere.link./cp", there.as_uri())
+    shop = Shop(tmp_path / "shop", spark, "nowhere:1", flow=REMOTE)
+    with (shop.root / "headrace.toml").open("a") as file:
+        file.write('[checkpoints]\npath = "viewfs://elsewhere/cp"\n')
+    shop.project = Project.find(shop.root)
+    shop.feed(*(order(n, n) for n in range(60)))
+    shop.feed(order(60, 60))
+    shop.feed(order(61, 5), order(62, 90))
+    shop.take(flush=True)
+
+    assert isinstance(shop.home.checkpoint("per_window"), RemotePath)
+    assert list(there.rglob("commits/*"))
+    assert not list((shop.home.path / "checkpoints").iterdir())
+    found = shop.verdicts()
+    assert (found["windows"].found, found["windows"].differs) != (None, True)
+    assert found["windows"].late == 1
+    with closing(sqlite3.connect(shop.root / "shop.db")) as database:
+        assert database.execute("SELECT id FROM tardy").fetchall() == [(61,)]
+        assert database.execute("SELECT sum(n) FROM windows").fetchone() == (62,)

@@ -1,0 +1,128 @@
+from __future__ import annotations
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from headrace.check import load
+from headrace.cli.chaos import told
+from headrace.connectors.arrow import fit_row
+from headrace.errors import UsageError
+from headrace.model import Schema, Source
+from headrace.run.journal import Entry
+from headrace.run.verify import spans_of
+from headrace.testing.chaos import faults
+from headrace.testing.chaos.feed import made_up, records_for
+from headrace.testing.chaos.run import Outcome
+from headrace.testing.chaos.scratch import DATABASE, move
+
+FLOW = """
+flow: shop
+sources:
+  orders:
+    kafka: {topic: orders, bootstrap: "prod:9092"}
+    format: json
+    schema: id BIGINT, user STRING, amount DECIMAL(10,2), at TIMESTAMP, tags ARRAY<STRING>
+  more:
+    files: {path: /data/in, after: delete}
+    format: json
+    schema: id BIGINT, user STRING, amount DECIMAL(10,2), at TIMESTAMP, tags ARRAY<STRING>
+steps:
+  all:
+    from: [orders, more]
+    union: {}
+sinks:
+  store:
+    from: all
+    postgresql: {url: "${env:PRODUCTION}", table: orders, namespace: live}
+  copy:
+    from: all
+    kafka: {topic: copies, bootstrap: "prod:9092"}
+    format: json
+  archive:
+    from: all
+    files: /data/out
+    format: json
+"""
+
+
+@pytest.fixture
+def flow_file(tmp_path: Path) -> Path:
+    (tmp_path / "user").mkdir()
+    (tmp_path / "user" / "headrace.toml").write_text('[kafka]\nbootstrap = "prod:9092"\n')
+    (tmp_path / "user" / "shop.yaml").write_text(FLOW)
+    return tmp_path / "user" / "shop.yaml"
+
+
+def test_nothing_of_the_users_is_left_in_a_moved_flow(
+    flow_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DATABASE, "postgresql://here")
+    moved = move(flow_file, tmp_path / "scratch", namespace="ours")
+
+    text = moved.file.read_text()
+    for theirs in ("prod", "/data", "PRODUCTION", "live", "delete"):
+        assert theirs not in text
+    assert "prod" not in (tmp_path / "scratch" / "headrace.toml").read_text()
+    assert f"${{env:{DATABASE}}}" in text
+    assert load(moved.file)["store"].options.namespace == "ours"  # type: ignore[union-attr]
+    assert moved.inbox(moved.streams[1]).is_relative_to(tmp_path / "scratch")
+    assert faults.possible((moved,), cluster=True) == [
+        "driver",
+        "full-disk",
+        "executor",
+        "broker",
+        "pause",
+        "slow-sink",
+    ]
+
+
+def test_a_flow_into_a_database_needs_one_that_may_be_written_to(
+    flow_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(DATABASE, raising=False)
+    with pytest.raises(UsageError, match="needs a PostgreSQL that may be written to"):
+        move(flow_file, tmp_path / "scratch", namespace="ours")
+
+
+def test_records_are_those_of_the_cases_or_made_up_to_fit(
+    flow_file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(DATABASE, "postgresql://here")
+    moved = move(flow_file, tmp_path / "scratch", namespace="ours")
+    source = moved.streams[0]
+    assert records_for(moved, source, flow_file, None) is None
+    cases = "cases: [{name: one, given: {orders: [{id: 7}], more: []}, expect: {}}]"
+    flow_file.with_name("shop.cases.yaml").write_text(cases)
+    assert records_for(moved, source, flow_file, None) == [(None, b'{"id": 7}')]
+
+    draw = random.Random(1)
+    rows = [json.loads(made_up(source, n, draw)) for n in range(50)]
+    assert isinstance(source.schema, Schema)
+    assert [fit_row(row, source.schema)["id"] for row in rows] == list(range(50))
+    bare = Source(name="bare", connector="kafka", options=source.options, format="text")
+    with pytest.raises(UsageError, match="only JSON ones can be made up"):
+        made_up(bare, 0, draw)
+
+
+def test_an_outcome_is_good_only_if_it_was_compared_and_nothing_differs() -> None:
+    said = {"fed": 10, "read": 10, "recovery": (3.0, 9.0, 4.0), "restarts": 2, "faults": {"driver": 3}}
+    equal = {"sink": "out", "verdict": "equal", "why": ""}
+    good = Outcome(flow="a", lost=0, duplicated=0, sinks=(equal,), **said)  # type: ignore[arg-type]
+    lossy = Outcome(flow="b", lost=1, duplicated=0, sinks=(equal,), **said)  # type: ignore[arg-type]
+    unseen = Outcome(flow="c", lost=0, duplicated=0, **said)  # type: ignore[arg-type]
+
+    assert [o.good for o in (good, lossy, unseen)] == [True, False, False]
+    assert (good.as_dict()["recovery_p50"], good.as_dict()["recovery_max"]) == (4.0, 9.0)
+    lines = told([good, lossy, unseen])
+    assert lines[1].split()[-5:] == ["4.0", "s", "9.0", "s", "good"]
+    assert lines[-1].startswith("not done: clock")
+
+
+def test_batches_without_late_records_are_read_together() -> None:
+    entries = {n: Entry(n, mark, 0, (("in", 0, str(n)),)) for n, mark in enumerate((0, 10, 20, 30, 30))}
+
+    assert spans_of(entries, 0, 4, {1: 0, 2: 3, 3: 0}) == [(0, 1, None), (2, 2, 10_000), (3, 3, None), (4, 4, 30_000)]
+    assert spans_of(entries, 0, 1, {}) == [(0, 1, None)]  # there was no watermark before batch 1
