@@ -42,8 +42,8 @@ def chaos(
     In a scratch project with a Kafka of its own: the flow's sources are fed with copies of its topics' records, with
     those of its cases, or with made-up ones; nothing of yours is written to. Faults: driver, executor (with
     --workers or --master),
-    broker, pause, full-disk, slow-sink. At the end what the sinks hold is verified row by row. Exit code 1 if a row
-    is lost or doubled.
+    broker, pause, full-disk, slow-sink. At the end what the sinks hold is verified row by row and the ledger is
+    audited. Exit code 1 if a row is lost or doubled, or the ledger does not add up.
 
     \b
     Examples:
@@ -85,13 +85,24 @@ def told(outcomes: list[Outcome]) -> list[str]:
     for o in outcomes:
         said = o.as_dict()
         p50, most = (f"{s:.1f} s" if s is not None else "-" for s in (said["recovery_p50"], said["recovery_max"]))
-        verdict = "good" if o.good else "failed" if o.failure else "differs" if o.sinks else "not verified"
+        verdict = (
+            "good"
+            if o.good
+            else "failed"
+            if o.failure
+            else "does not add up"
+            if o.audit and not (o.lost or o.duplicated)
+            else "differs"
+            if o.sinks
+            else "not verified"
+        )
         count = sum(o.faults.values())
         rows.append((o.flow, count, o.restarts, o.fed, o.read, o.lost, o.duplicated, p50, most, verdict))
     lines = table(head, rows).splitlines()
     for o in outcomes:
         lines.append(f"{o.flow}: " + ", ".join(f"{n} {kind}" for kind, n in sorted(o.faults.items())))
         lines += [f"  sink {s['sink']}: {s['verdict']}{': ' + s['why'] if s['why'] else ''}" for s in o.sinks]
+        lines += [f"  does not add up: {finding}" for finding in o.audit]
         lines += [f"  {o.failure}"] if o.failure else []
     if outcomes:
         lines += [f"not done: {kind}: {why}" for kind, why in outcomes[0].not_done.items()]

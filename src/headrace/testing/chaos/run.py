@@ -24,6 +24,7 @@ from headrace.log import broker, topics
 from headrace.model import Source
 from headrace.observe import events
 from headrace.project import Project, kafka_client
+from headrace.run.audits import of_run
 from headrace.run.inline import local_session
 from headrace.run.journal import Journal
 from headrace.run.verify import Verdict, verify
@@ -66,13 +67,15 @@ class Outcome:
     """Seconds from each fault to the next batch that was committed."""
     restarts: int
     sinks: tuple[Mapping[str, Any], ...] = ()
+    audit: tuple[str, ...] = ()
+    """What in the ledger does not add up."""
     failure: str = ""
     not_done: Mapping[str, str] = field(default_factory=lambda: dict(faults.NOT_DONE))
 
     @property
     def good(self) -> bool:
         compared = any(s["verdict"] == "equal" for s in self.sinks)
-        return compared and not (self.failure or self.lost or self.duplicated)
+        return compared and not (self.failure or self.lost or self.duplicated or self.audit)
 
     def as_dict(self) -> dict[str, Any]:
         typical = round(statistics.median(self.recovery), 2) if self.recovery else None
@@ -286,9 +289,11 @@ class _Trial:
     def outcome(self, moved: Moved, feeders: Sequence[Feeder], session: Any, client: Mapping[str, str]) -> Outcome:
         name = moved.flow.name
         verdicts: list[Verdict] = []
+        unbalanced: tuple[str, ...] = ()
         if name not in self.stuck:
             self.tell(f"{name}: verifying")
             verdicts = verify(self.project, moved.home, session)
+            unbalanced = tuple(str(finding) for finding in of_run(self.project, moved.home).findings)
         found = [v.found for v in verdicts if v.found is not None]
         fed, read = sum(f.fed for f in feeders), self._read(moved, feeders)
         unread = max(0, fed - read) if read >= 0 else 0
@@ -302,6 +307,7 @@ class _Trial:
             recovery=tuple(self.recovery[name]),
             restarts=sum(1 for e in events.read(moved.home.events) if e["event"] == "restarted"),
             sinks=tuple(v.as_dict() for v in verdicts),
+            audit=unbalanced,
             failure=self.stuck.get(name, ""),
         )
 
