@@ -392,3 +392,36 @@ def test_parameters_are_said_in_every_form(tmp_path: Path) -> None:
     )
     assert resolve(read_sql(sql)).flow == flow
     assert "${param:limit} BY" in forms.tidy(tmp_path / "x.sql", sql)
+
+
+RULED = """\
+flow: ruled
+dead_letters: {per_minute: 50}
+sources:
+  orders:
+    kafka: orders
+    format: json
+    schema: id BIGINT, amount DOUBLE
+    expect: {rules: [id IS NOT NULL, {column: amount, min: 0, in: [1, 2]}], else: drop}
+steps:
+  large: {from: orders, filter: amount > 1, expect: amount < 1000}
+  counted: {from: large, aggregate: {by: id, compute: {n: count(*)}}, expect: [n > 0, {that: n < 100, name: few}]}
+sinks:
+  screen: {from: counted, console: {}}
+  bad: {from: orders.dead_letter, console: {}}
+"""
+
+
+def test_rules_and_dead_letters_are_said_in_every_form(tmp_path: Path) -> None:
+    declared = resolve(flowfile.read(RULED))
+    assert declared.problems == ()
+    for form, suffix in forms.FORMS.items():
+        file = tmp_path / f"ruled{suffix}"
+        file.write_text(forms.write(declared.flow, form))
+        assert declare(file).flow == declared.flow, file.read_text()
+    assert changed(RULED, RULED.replace("amount < 1000", "amount < 2000")) == [
+        'step "large": expect: amount < 1000 -> amount < 2000'
+    ]
+    assert changed(RULED, RULED.replace("per_minute: 50", "per_minute: 60")) == [
+        "flow: dead_letters.per_minute: 50 -> 60"
+    ]

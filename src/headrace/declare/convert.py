@@ -53,9 +53,19 @@ def write(flow: Flow, form: str, written: jsonfile.Written | None = None) -> str
     if form == "json":
         return jsonfile.write(flow, written)
     made = _again(flow, form, written) or _anew(flow, form)
-    if form != "python" and resolve(draft(made, f"flow{FORMS[form]}", flow.name)).flow != flow:
+    if _read(made, form, flow.name) != flow:
         raise InternalError(f'flow "{flow.name}" written as {form} does not read as the same flow')
     return made
+
+
+def _read(text: str, form: str, name: str) -> Flow:
+    """The flow that our own text says."""
+    if form != "python":
+        return resolve(draft(text, f"flow{FORMS[form]}", name)).flow
+    made: dict[str, Any] = {}
+    exec(compile(text, "<written>", "exec"), made)
+    declared: Flow = made["flow"].declared().flow
+    return declared
 
 
 def _anew(flow: Flow, form: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from headrace.declare.flowfile import SECTIONS
 from headrace.declare.show import full_options, show, show_entry
 from headrace.expressions.expression import Expression
 from headrace.expressions.lex import ExpressionSyntaxError
@@ -83,12 +84,15 @@ def _what(part: Source | Step | Sink) -> str:
 
 
 def _settings(old: Flow, new: Flow) -> list[Change]:
-    pairs = [
-        (name, getattr(old, name) or None, getattr(new, name) or None) for name in ("name", "description", "state")
-    ]
-    before, after = ({**dict(f.spark), **_flat(show(f).get("parameters", {}), "parameters")} for f in (old, new))
-    pairs += [(key, before.get(key), after.get(key)) for key in sorted({*before, *after})]
+    before, after = (_flat(_whole(flow)) for flow in (old, new))
+    pairs = [(key, before.get(key), after.get(key)) for key in dict.fromkeys((*before, *after))]
     return [Change(kind="changed", part="flow", name=new.name, option=n, old=a, new=b) for n, a, b in pairs if a != b]
+
+
+def _whole(flow: Flow) -> dict[str, Any]:
+    """What is said of the flow as a whole; Spark's settings under their own names."""
+    said = {key: value for key, value in show(flow).items() if key not in SECTIONS and key != "spark"}
+    return {"name" if key == "flow" else key: value for key, value in said.items()} | dict(flow.spark)
 
 
 def _renames(old: Flow, new: Flow) -> dict[str, str]:
@@ -115,7 +119,7 @@ def _same(a: Any, b: Any) -> bool:
     """Whether two parts do the same, whatever they are called and read."""
     if _what(a) != _what(b) or a.options != b.options:
         return False
-    names = ("format", "format_options", "schema", "time", "table", "delivery")
+    names = ("format", "format_options", "schema", "time", "table", "delivery", "expect")
     return all(getattr(a, n, None) == getattr(b, n, None) for n in names)
 
 

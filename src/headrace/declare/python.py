@@ -7,11 +7,13 @@ import json
 import keyword
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from headrace.declare.api import Flow as Builder
 from headrace.declare.api import Split, Stream
 from headrace.declare.draft import Draft
+from headrace.declare.flowfile import SECTIONS
 from headrace.declare.resolve import resolve
 from headrace.declare.show import full_options, show, show_entry
 from headrace.errors import HeadraceError
@@ -96,7 +98,7 @@ class _Writer:
     def text(self) -> str:
         flow = self.flow
         shown = show(flow)
-        settings: dict[str, Any] = {k: shown[k] for k in ("description", "state", "spark") if k in shown}
+        settings = {k: v for k, v in shown.items() if k not in (*SECTIONS, "flow", "parameters")}
         lines = [_call("flow = Flow", [flow.name], settings)]
         lines += [_call("flow.param", [n, said.pop("type")], said) for n, said in shown.get("parameters", {}).items()]
         lines.append("")
@@ -137,10 +139,13 @@ class _Writer:
         step = self.flow[port.step]
         if isinstance(step, Step) and step.operator == "split":
             return f"{variable}[{literal(port.port)}]"
-        return f"{variable}.late" if port.port == "late" else f"{variable}.port({literal(port.port)})"
+        own = isinstance(getattr(Stream, port.port, None), property)
+        return f"{variable}.{port.port}" if own else f"{variable}.port({literal(port.port)})"
 
     def step(self, step: Step) -> str:
         """The call that reads best among those that make exactly this step."""
+        if step.expect is not None:
+            return self.expecting(step)
         imports = set(self.imports)
         if all(port.step in self.written for port in step.inputs):
             for spelled in (self.natural, self.keywords):
@@ -149,6 +154,16 @@ class _Writer:
                     return made
                 self.imports = set(imports)
         return self.general(step)
+
+    def expecting(self, step: Step) -> str:
+        """The call that makes the step, and its rules behind it."""
+        rules = show_entry(step)["expect"]
+        bare = None if step.written is None else {k: v for k, v in step.written.items() if k != "expect"}
+        made = self.step(replace(step, expect=None, written=bare))
+        if not isinstance(rules, Mapping) or "rules" not in rules:
+            rules = {"rules": rules}
+        listed = rules["rules"] if isinstance(rules["rules"], list) else [rules["rules"]]
+        return _call(f"{made}.expect", list(listed), _keywords({k: v for k, v in rules.items() if k != "rules"}))
 
     def lead(self, step: Step) -> int:
         return len(self.variables[step.name]) + 3

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from headrace.declare.flowfile import SECTIONS
 from headrace.declare.resolve import COMMON, resolve
 from headrace.declare.show import full_options, show, show_entry
 from headrace.declare.sql.groups import WINDOWS
@@ -92,7 +93,8 @@ class _Writer:
     def statements(self) -> Statements:
         flow = self.flow
         shown = show(flow)
-        said = [f"SET {key} = {value(shown[key])};" for key in ("flow", "description", "state") if key in shown]
+        apart = (*SECTIONS, "parameters", "spark")
+        said = [f"SET {key} = {value(v)};" for key, v in shown.items() if key not in apart]
         said += [f"SET {_path(f'parameters.{key}')} = {value(v)};" for key, v in shown.get("parameters", {}).items()]
         said += [f"SET {_path(key)} = {value(v)};" for key, v in shown.get("spark", {}).items()]
         parts = {source.name: [self.source(source)] for source in flow.sources}
@@ -135,6 +137,9 @@ class _Writer:
         natural = _NATURAL.get(step.operator)
         before = dict(self.functions)
         query = natural(self, step) if natural is not None else None
+        more = {k: v for k, v in show_entry(step).items() if k not in ("from", step.operator)}
+        if query is not None and more:
+            query += f" WITH {_options(more)}"
         if query is not None and self.says(query, step):
             return f"CREATE VIEW {quoted(step.name)} AS {query};"
         self.functions = before
