@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from headrace.compile.plan import Plan
@@ -24,6 +24,9 @@ from headrace.run.integrity import require_whole
 from headrace.run.journal import Journal
 from headrace.run.process import identify
 from headrace.run.restore import files_read, restored
+
+if TYPE_CHECKING:
+    from headrace.declare.parameters import Values
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,13 @@ def _remembered(home: Home, flow: Flow) -> dict[str, Any]:
     return {name: value for name, value in home.read().asked.parameters.items() if name in known}
 
 
+def project_given(project: Project, asked: Mapping[str, Any], *, strict: bool = True) -> Values:
+    """The values for parameters: those asked for, over the environment's, over the project's."""
+    from headrace.declare.parameters import Values
+
+    return Values(asked=asked, environment=os.environ, project=lambda: project.settings.parameters, strict=strict)
+
+
 def prepare(
     project: Project,
     file: Path,
@@ -67,14 +77,8 @@ def prepare(
     from headrace.check import check
     from headrace.compile.planner import plan as make_plan
     from headrace.declare.load import declare
-    from headrace.declare.parameters import Values
 
-    given = Values(
-        asked=asked.parameters,
-        environment=os.environ,
-        project=lambda: project.settings.parameters,
-        strict=strict,
-    )
+    given = project_given(project, asked.parameters, strict=strict)
     declared = declare(file, given=given)
     remembered = {} if fresh else _remembered(home_of(project.home, declared.flow.name), declared.flow)
     if set(remembered) - set(asked.parameters):
