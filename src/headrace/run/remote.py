@@ -69,6 +69,11 @@ class RemotePath:
     def iterdir(self) -> Iterator[RemotePath]:
         return (self / name for name in self._folder().names(self._text))
 
+    def glob(self, pattern: str) -> Iterator[RemotePath]:
+        """What lies directly in the folder; no other pattern is asked for."""
+        assert pattern == "*", pattern
+        return self.iterdir()
+
     def size(self) -> int:
         return self._folder().size(self._text)
 
