@@ -93,9 +93,9 @@ def test_a_broker_and_a_database_that_go_away_are_ridden_out(tmp_path: Path, pos
                 diagnose=lambda: tail(home.log),
             )
         held(30)
-        kinds = [e["event"] for e in events.read(home.events)]
-        assert "recovered" in kinds
-        assert "gave-up" not in kinds
+        # The batch is told a moment after its rows are there.
+        eventually(lambda: events.last(home.events, "recovered"), 60, diagnose=lambda: tail(home.log))
+        assert "gave-up" not in [e["event"] for e in events.read(home.events)]
     finally:
         if child is not None:
             child.terminate()
