@@ -235,6 +235,8 @@ def test_every_flow_and_every_part_of_the_catalogue_can_be_said_in_sql(name: str
         ("word-count/from-topic.yaml", "word-count/from-topic.sql"),
         ("tweets-last-ten-seconds/flow.yaml", "tweets-last-ten-seconds/flow.sql"),
         ("hashtag-velocity/flow.yaml", "hashtag-velocity/flow.sql"),
+        ("drivers-hours/flow.yaml", "drivers-hours/in-sql.sql"),
+        ("drivers-hours/in_python.py", "drivers-hours/in-sql.sql"),
         ("hashtag-velocity/in_python.py", "hashtag-velocity/flow.sql"),
         ("../src/headrace/demo/hashtag-velocity.yaml", "hashtag-velocity/flow.sql"),
     ],

@@ -115,8 +115,10 @@ def test_on_a_terminal_lines_go_on_words_are_completed_and_history_is_kept(tmp_p
         terminal.until("headrace> ")
         terminal.type("DESCRIBE ord\t;\n")
         terminal.until("customer")
+        terminal.until("headrace> ")
         terminal.type("CREATE VIEW v AS SELECT nope FROM orders;\n")
         terminal.until("unknown-column")
+        terminal.until("headrace> ")
         terminal.type("\x04")
         assert terminal.process.wait(60) == 0
     finally:

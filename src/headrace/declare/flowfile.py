@@ -95,6 +95,7 @@ def yaml_of(file: str, duplicates: list[Problem]) -> Any:
     yaml.Constructor = Constructor
     yaml.preserve_quotes = True
     yaml.width = 120
+    yaml.indent(mapping=2, sequence=4, offset=2)
     return yaml
 
 

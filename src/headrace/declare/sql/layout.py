@@ -28,6 +28,9 @@ _CLAUSES = (
     "lateral",
 )
 _JOINS = ("inner", "left", "right", "full", "asof", "join", "lookup")
+_BREAKS = ("AND", "OR", "WHEN", "ELSE")
+_WORTH_IT = 30
+"""Characters a bracket must have for its items to be set on lines of their own."""
 _TIGHT_AFTER = ("(", "[", "{", ".", "::")
 _TIGHT_BEFORE = (")", "]", "}", ",", ";", ".", ":", "::", "[")
 _OPEN, _CLOSE = {"(": ")", "[": "]", "{": "}"}, (")", "]", "}")
@@ -232,13 +235,13 @@ def _nested(words: list[_Word], indent: int) -> list[str]:
     """Words whose longest bracket is opened over several lines, if they do not fit on one."""
     if indent + len(_flat(words)) <= WIDTH:
         return _line(words, indent)
-    brackets = _brackets(words)
-    if not brackets:
-        ands = _cut(words, lambda i: i > 0 and words[i].shown in ("AND", "OR") and not _of_between(words, i))
+    longest = max(_brackets(words), key=lambda pair: len(_flat(words[pair[0] : pair[1] + 1])), default=(0, 0))
+    start, end = longest
+    if len(_flat(words[start : end + 1])) < _WORTH_IT:
+        ands = _cut(words, lambda i: i > 0 and words[i].shown in _BREAKS and not _of_between(words, i))
         if len(ands) > 1:
             return _line(ands[0], indent) + [line for part in ands[1:] for line in _nested(part, indent + 2)]
         return _line(words, indent)
-    start, end = max(brackets, key=lambda pair: len(_flat(words[pair[0] : pair[1] + 1])))
     inside = words[start + 1 : end]
     items = _cut(inside, lambda i: i > 0 and inside[i - 1].token.text == "," and _depth(inside, i) == 0)
     if not inside:
