@@ -105,7 +105,7 @@ def test_every_case_beside_an_example_passes_and_one_that_does_not_is_shown_as_a
         f'{place.root / "wrong" / "initials.py"}:2: step "known": function "initials:initial" raised IndexError'
         in error
     )
-    assert '"customer": ""' in error
+    assert '"customer":""' in error
 
     suite = Xml.parse(place.root / "report.xml").getroot()
     assert (suite.get("tests"), suite.get("failures")) == (str(len(passed) + 2), "2")
