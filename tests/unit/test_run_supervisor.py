@@ -108,6 +108,7 @@ def test_it_gives_up_after_so_many_failures_and_says_why(home: Home, run: Run) -
         sys.exit(3)
         """,
         restarts=2,
+        outage=600.0,  # not for one that was never there
     )
 
     assert code == 3
@@ -121,6 +122,8 @@ def test_it_gives_up_after_so_many_failures_and_says_why(home: Home, run: Run) -
 
 
 def test_an_outage_is_ridden_out_and_what_it_took_is_told(home: Home, run: Run) -> None:
+    home.journal("q").parent.mkdir(parents=True)
+    home.journal("q").touch()
     code, _, err = run(
         """
         if number < 4:

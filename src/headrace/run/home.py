@@ -132,6 +132,11 @@ class Home:
         root = checkpoint_root(elsewhere.read_text(encoding="utf-8").strip()) if elsewhere.exists() else None
         return (root or self.path / "checkpoints") / query
 
+    @property
+    def has_run(self) -> bool:
+        """Whether a batch was ever begun here."""
+        return any((self.path / "journal").glob("*"))
+
     def keep_checkpoints_at(self, root: str | None, life: str) -> None:
         """Puts the checkpoints of a run that begins somewhere else than here; another life finds none of them."""
         if root is not None:

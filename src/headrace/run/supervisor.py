@@ -2,7 +2,8 @@
 
 What is retried: an outside system that did not answer, a driver that was killed, an error nobody expected. What
 is not: a mistake in the flow, its data or the command, because it would only happen again. Failures add up, and
-after so many the run is given up; but an outside system that is away is asked again every few seconds for minutes.
+after so many the run is given up; but an outside system that has been there and is away is asked again every few
+seconds for minutes. One that never answered is more likely a wrong address.
 """
 
 from __future__ import annotations
@@ -112,7 +113,8 @@ class Supervisor:
             return 0
         asked = self.home.read().asked
         most = asked.restarts
-        if failure.retry and most and failure.kind == "endpoint" and self._ridden_out(failure, follower, asked.outage):
+        away = failure.retry and failure.kind == "endpoint" and self.home.has_run
+        if away and most and self._ridden_out(failure, follower, asked.outage):
             return self._wait_on(self._asks_again())
         self.failures = [t for t in self.failures if t > self.clock() - WITHIN] + [self.clock()]
         if not failure.retry or len(self.failures) > most:
