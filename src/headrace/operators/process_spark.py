@@ -47,10 +47,13 @@ def stream(work: Work, frame: DataFrame, initial: DataFrame | None, low: Lowerin
 def only_values(work: Work) -> bool:
     """Whether all that is kept for a key are single values, and nothing but records makes it its turn.
 
-    Then keys can share drawers. Lists and maps of many keys cannot be told apart in one, nor can timers.
+    Then keys can share drawers. Lists and maps of many keys cannot be told apart in one, nor can timers, which a
+    time to live by event time needs as well.
     """
     layout = work.layout().values()
-    return not work.timers and not work.ordered and all(kind == "value" and life is None for kind, _, life in layout)
+    if work.timers or work.ordered or work.own_life:
+        return False
+    return all(kind == "value" and life is None for kind, _, life in layout)
 
 
 def _quoted(name: str) -> str:
