@@ -261,7 +261,9 @@ class TestKafka(SourceSuite):
 
         self.broker, self.topic = broker, f"source-{uuid.uuid4().hex[:8]}"
         admin = AdminClient({"bootstrap.servers": broker})
-        for future in admin.create_topics([NewTopic(self.topic, 2, 1)]).values():
+        # Its records have times that lie long ago, and Kafka would delete them when it next looks.
+        wanted = NewTopic(self.topic, 2, 1, config={"retention.ms": "-1"})
+        for future in admin.create_topics([wanted]).values():
             future.result(30)
 
     def kafka(self) -> Mapping[str, str]:
