@@ -22,7 +22,7 @@ from headrace.run import audits, driver
 from headrace.run.expiring import expiring
 from headrace.run.home import Asked, Home, Record
 from headrace.run.prepare import text_hash
-from headrace.run.queries import Stopping, start_query
+from headrace.run.queries import Stopping, Watch, start_query
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -96,7 +96,8 @@ class Kept:
         driver._look_for_lost(self.home, made, self.client)
         where = Where(session=self.spark, streaming=True, home=self.home.path, base=self.root, kafka=self.client)
         [query] = made.queries
-        running = start_query(self.home, made, query, where, Stopping(), until_done=True)
+        watch = Watch(self.home, made.queries, lambda _: None)
+        running = start_query(self.home, made, query, where, Stopping(), watch, until_done=True)
         eventually(lambda: not running.active, 120, diagnose=lambda: str(running.spark.lastProgress))
         running.check()
 

@@ -115,7 +115,7 @@ class Shop:
             watch = Watch(ready.home, ready.plan.queries, lambda _: None)
             watch.attach(self.session)
             for query in ready.plan.queries:
-                running = start_query(ready.home, ready.plan, query, where, Stopping(), until_done=True)
+                running = start_query(ready.home, ready.plan, query, where, Stopping(), watch, until_done=True)
                 running.spark.awaitTermination()
                 again = [running]
                 if flush and query.name in ("per_window", "sessions"):

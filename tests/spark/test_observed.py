@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.compile.observed import Counted, of_this_batch
+from headrace.compile.counting import Counts, Stream
+from headrace.compile.observed import Counted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,12 +25,13 @@ def test_counts_of_a_batch_are_there_once_it_is_computed(spark: SparkSession, tm
         odd = counted.observe(frame.where("value % 2 = 1"), "odd", F.count(F.lit(1)).alias("rows"))
         never = counted.observe(frame, "never", F.count(F.lit(1)).alias("rows"))
         assert never.columns == ["value"]
-        seen.append((of_this_batch(spark)["all"]["rows"], dict(counted.read())))
+        seen.append((wires.read().rows, dict(counted.read())))
         odd.collect()
-        seen.append((of_this_batch(spark)["all"]["rows"], counted.read()))
+        seen.append((wires.read().rows, counted.read(), wires.read().taken))
 
     stream = spark.readStream.schema("value STRING").text(str(data))
-    counting = stream.observe("all", F.count(F.lit(1)).alias("rows")).where("value > 1")
+    wires = Stream(spark)
+    counting = wires.kept(wires.wire(stream, "all"), "large", "filtered", F.col("value") > 1)
     query = (
         counting.writeStream.foreachBatch(write)
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
@@ -38,5 +40,5 @@ def test_counts_of_a_batch_are_there_once_it_is_computed(spark: SparkSession, tm
     )
     assert query.awaitTermination(120)
     assert query.exception() is None
-    assert seen == [(0, {}), (4, {"odd": {"rows": 1}})]
-    assert of_this_batch(spark) == {}
+    assert seen == [({"all": 0}, {}), ({"all": 4}, {"odd": {"rows": 1}}, {"large": {"filtered": 1}})]
+    assert wires.read() == Counts()

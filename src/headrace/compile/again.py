@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.catalogue import SOURCES
 from headrace.compile import letters as dead
+from headrace.compile.counting import Once
 from headrace.compile.lower import Branch, Lowered, Where
-from headrace.compile.observed import Counted
 from headrace.compile.plan import Plan, Query
 from headrace.connectors.base import ORIGIN, Reading, ReplayableSource
 from headrace.connectors.time import ARRIVAL
@@ -133,7 +133,7 @@ def put_through(plan: Plan, where: Where, step: str, letters: Sequence[Letter], 
         given[port] = _rows(where, plan.schemas[port], letters)
     query = next(q for q in plan.queries if step in q.owned)
     looking = dead.Looking(frozenset(p.name for p in flow))
-    for rejects in (looking, dead.Counting(Counted(session))):
+    for rejects in (looking, dead.Counting(Once(session))):
         branch = Branch(plan, where, given, rejects=rejects)
         if isinstance(part, Step) and not function and part.expect is not None:
             held = dead.expected(part, given[Port(step)], plan.schemas[Port(step)], rejects)
@@ -144,7 +144,7 @@ def put_through(plan: Plan, where: Where, step: str, letters: Sequence[Letter], 
         query=query,
         trunk=next(iter(frames.values())),
         where=where,
-        counted=Counted(session),
+        counter=Once(session),
         rate=dead.Rate(len(letters) * 1000),
     )
     for name, frame in frames.items():

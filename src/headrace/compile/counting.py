@@ -5,7 +5,8 @@ rows that leave a filter anyway, within generated code; and because the conditio
 moves the filter nor puts it together with another. The number names the wire in the executed plan, from which the
 count is read before the batch is committed. An `observe` would break the generated code in two at each wire.
 
-What a filter leaves out is not told by that count, so it is counted apart, by its condition (`Wires.kept`).
+What a condition leaves out is what comes to it less what goes on, both counted so, right before and right behind it.
+The newest time of a source's records is what Spark itself has noted where it marks the time.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from headrace.compile.observed import Counted, of_this_batch, this_execution
+from headrace.compile.observed import Counted, this_execution
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -24,7 +25,20 @@ if TYPE_CHECKING:
 _FIRST = 1_000_000
 _MARK = re.compile(r"SPARK_PARTITION_ID\(\) >= -(\d+)\)", re.IGNORECASE)
 _KEEPS_STATE = re.compile(r"StateStoreSave|SymmetricHashJoin|StreamingDeduplicate|TransformWithState")
+_MARKS_TIME = "EventTimeWatermark"
 _FLAG = "_headrace_kept"
+_NO_TIME = -(2**63)
+TIMED = ".time"
+"""How the name ends under which a source's records without a time that is believed are counted."""
+
+
+class Times(NamedTuple):
+    """What is known of the times of a source's records in a batch."""
+
+    records: int
+    """Those with a time that is believed."""
+    newest: int | None
+    """In milliseconds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,23 +47,25 @@ class Counts:
 
     rows: Mapping[str, int] = field(default_factory=dict)
     """By the name of the wire."""
-    observed: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """By name: what was counted by conditions along the way."""
+    taken: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """By name and field: what conditions have left out along the way."""
+    times: Mapping[str, Times] = field(default_factory=dict)
+    """By source, what is known of the times of its records."""
     held: int | None = None
     """Rows in state when the batch ended."""
     late: int | None = None
     """Rows that state refused as too late, as Spark counts them."""
 
 
-class Wires(Protocol):
-    """How the wires of one lowering are counted."""
+class Counter(Protocol):
+    """How rows are counted in one lowering."""
 
     def wire(self, frame: DataFrame, name: str) -> DataFrame:
         """The same rows, counted."""
         ...
 
-    def kept(self, frame: DataFrame, name: str, condition: Column) -> DataFrame:
-        """The rows for which the condition holds; the others are counted as "filtered" under the name."""
+    def kept(self, frame: DataFrame, name: str, field: str, condition: Column) -> DataFrame:
+        """The rows for which the condition holds; the others are counted under the name, as the field."""
         ...
 
 
@@ -59,77 +75,87 @@ class Uncounted:
     def wire(self, frame: DataFrame, name: str) -> DataFrame:
         return frame
 
-    def kept(self, frame: DataFrame, name: str, condition: Column) -> DataFrame:
+    def kept(self, frame: DataFrame, name: str, field: str, condition: Column) -> DataFrame:
         return frame.where(condition)
-
-    def read(self) -> Counts:
-        return Counts()
 
 
 class Stream:
-    """Counts the wires of a stream; `read` is called in `foreachBatch`, after the batch was computed."""
+    """Counts in a stream; `read` is called in `foreachBatch`, after the batch was computed."""
 
-    def __init__(self) -> None:
-        self._names: dict[str, int] = {}
+    def __init__(self, session: SparkSession) -> None:
+        self._session = session
+        self._numbers: dict[tuple[str, str], int] = {}
+        self._fields: dict[str, str] = {}
 
     def wire(self, frame: DataFrame, name: str) -> DataFrame:
+        return self._counted(frame, "wire", name)
+
+    def kept(self, frame: DataFrame, name: str, field: str, condition: Column) -> DataFrame:
+        self._fields[name] = field
+        return self._counted(self._counted(frame, "before", name).where(condition), "behind", name)
+
+    def _counted(self, frame: DataFrame, where: str, name: str) -> DataFrame:
         from pyspark.sql import functions as F
 
-        number = self._names.setdefault(name, _FIRST + len(self._names))
+        number = self._numbers.setdefault((where, name), _FIRST + len(self._numbers))
         return frame.where(F.spark_partition_id() >= F.lit(-number))
 
-    def kept(self, frame: DataFrame, name: str, condition: Column) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        filtered = F.count_if(~F.col(_FLAG)).alias("filtered")
-        return flagged(frame, condition).observe(name, filtered).where(_FLAG).drop(_FLAG)
-
-    def read(self, session: SparkSession) -> Counts:
+    def read(self) -> Counts:
         """What was counted in the batch."""
-        execution = this_execution(session)
+        execution = this_execution(self._session)
         if execution is None:
             return Counts()
-        rows = dict.fromkeys(self._names, 0)  # where nothing came, Spark leaves out that part of the plan
-        names = {number: name for name, number in self._names.items()}
-        held, late = [], []
+        rows = dict.fromkeys(self._numbers, 0)  # where nothing came, Spark leaves out that part of the plan
+        keys = {number: key for key, number in self._numbers.items()}
+        held, late, newest, marked = [], [], dict[str, int](), _NO_TIME
         for text, node in _nodes(execution.executedPlan()):
             found = _MARK.search(text)
-            if found is not None and (name := names.get(int(found[1]))) is not None:
+            if found is not None and (key := keys.get(int(found[1]))) is not None:
                 # A wire that two steps read is in the plan twice, with the same rows.
-                rows[name] = max(rows[name], _metric(node(), "numOutputRows") or 0)
+                rows[key] = max(rows[key], _metric(node(), "numOutputRows") or 0)
+                if marked > _NO_TIME and key[0] == "behind" and key[1].endswith(TIMED):
+                    newest[key[1]], marked = max(newest.get(key[1], marked), marked), _NO_TIME
             elif _keeps_state(text):
                 held.append(_metric(node(), "numTotalStateRows") or 0)
                 late.append(_metric(node(), "numRowsDroppedByWatermark") or 0)
+            elif text.startswith(_MARKS_TIME):
+                stats = node().eventTimeStats().value()
+                marked = int(stats.max()) if stats.count() else _NO_TIME
         return Counts(
-            rows=rows,
-            observed=of_this_batch(session),
+            rows={name: number for (where, name), number in rows.items() if where == "wire"},
+            taken={n: {f: rows["before", n] - rows["behind", n]} for n, f in self._fields.items()},
+            times={
+                n.removesuffix(TIMED): Times(rows["behind", n], newest.get(n))
+                for n in self._fields
+                if n.endswith(TIMED)
+            },
             held=sum(held) if held else None,
             late=sum(late) if late else None,
         )
 
 
 class Once:
-    """Counts the wires of frames that are no streams, each by the first action that takes it."""
+    """Counts in frames that are no streams, each by the first action that takes it."""
 
-    def __init__(self, counted: Counted) -> None:
-        self._counted = counted
+    def __init__(self, session: SparkSession) -> None:
+        self._counted = Counted(session)
 
     def wire(self, frame: DataFrame, name: str) -> DataFrame:
         from pyspark.sql import functions as F
 
         return self._counted.observe(frame, name, F.count(F.lit(1)).alias("rows"))
 
-    def kept(self, frame: DataFrame, name: str, condition: Column) -> DataFrame:
+    def kept(self, frame: DataFrame, name: str, field: str, condition: Column) -> DataFrame:
         from pyspark.sql import functions as F
 
-        filtered = F.count_if(~F.col(_FLAG)).alias("filtered")
-        return self._counted.observe(flagged(frame, condition), name, filtered).where(_FLAG).drop(_FLAG)
+        out = F.count_if(~F.col(_FLAG)).alias(field)
+        return self._counted.observe(flagged(frame, condition), name, out).where(_FLAG).drop(_FLAG)
 
     def read(self) -> Counts:
         """What was counted."""
         found = self._counted.read()
         rows = {name: int(metrics["rows"]) for name, metrics in found.items() if "rows" in metrics}
-        return Counts(rows=rows, observed={name: m for name, m in found.items() if "rows" not in m})
+        return Counts(rows=rows, taken={name: m for name, m in found.items() if "rows" not in m})
 
 
 def flagged(frame: DataFrame, condition: Column) -> DataFrame:
@@ -154,7 +180,7 @@ def _nodes(plan: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def _matters(text: str) -> bool:
-    return _MARK.search(text) is not None or _keeps_state(text)
+    return _MARK.search(text) is not None or _keeps_state(text) or text.startswith(_MARKS_TIME)
 
 
 def _keeps_state(text: str) -> bool:

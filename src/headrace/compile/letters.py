@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from headrace.compile.observed import Counted, Metrics
+from headrace.compile.counting import TIMED, Counter, Counts
 from headrace.connectors.base import ORIGIN
 from headrace.errors import DataError
 from headrace.model import Schema
@@ -35,8 +35,20 @@ FAILURES = "failed"
 _HIDDEN = "_headrace_"
 _COUNTS = ("unreadable", "dead_letters")
 _MINUTE = 60.0
-_SAME = (".read", ".time")
+_SAME = (".read", TIMED)
 """Counts of a source that may be lowered twice in a plan: they are the same, and Spark takes them for one."""
+
+
+class Counted(NamedTuple):
+    """Under what name, behind that of the part, records are counted that are taken out, and as what."""
+
+    where: str
+    field: str
+
+
+UNREADABLE = Counted("read", "unreadable")
+UNTIMED = Counted("time", "unreadable")
+REJECTED = Counted("rejected", "dead_letters")
 _EXACT = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",  # Spark's own cuts off the microseconds
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
@@ -48,45 +60,51 @@ class Rejects(Protocol):
 
     carried: tuple[str, ...]
 
-    def observe(self, frame: DataFrame, name: str, *metrics: Column) -> DataFrame:
-        """The frame, with something counted on the way."""
-
     def take(
-        self, part: str, frame: DataFrame, failed: Column, bad: Column | None = None, *, readable: bool = True
+        self,
+        part: str,
+        frame: DataFrame,
+        failed: Column,
+        bad: Column | None = None,
+        *,
+        counted: Counted = REJECTED,
+        readable: bool = True,
     ) -> DataFrame:
         """The frame without the records that failed; `bad` says the same in a yes or no, where that is cheaper."""
 
-
-def rejecting(rejects: Rejects, part: str, frame: DataFrame, failed: Column, bad: Column | None = None) -> DataFrame:
-    """The frame without the records that failed, which are counted."""
-    from pyspark.sql import functions as F
-
-    bad = failed.isNotNull() if bad is None else bad
-    frame = rejects.observe(frame, f"{part}.rejected", F.count_if(bad).alias("dead_letters"))
-    return rejects.take(part, frame, failed, bad)
+    def drop(self, part: str, frame: DataFrame, bad: Column) -> DataFrame:
+        """The frame without records that nobody wants to see again."""
 
 
 @dataclass
 class Counting:
     """The main path: bad records are counted and left out."""
 
-    counted: Counted | None = None
-    """Where counts go that are not a stream's; None: it is a stream, whose query has them."""
+    counter: Counter
     carried: tuple[str, ...] = ()
     _names: dict[str, int] = field(default_factory=dict)
 
-    def observe(self, frame: DataFrame, name: str, *metrics: Column) -> DataFrame:
-        if self.counted is not None:
-            return self.counted.observe(frame, name, *metrics)
-        if name.endswith(_SAME):
-            return frame.observe(name, *metrics)
-        number = self._names[name] = self._names.get(name, 0) + 1
-        return frame.observe(name if number == 1 else f"{name}.{number}", *metrics)
-
     def take(
-        self, part: str, frame: DataFrame, failed: Column, bad: Column | None = None, *, readable: bool = True
+        self,
+        part: str,
+        frame: DataFrame,
+        failed: Column,
+        bad: Column | None = None,
+        *,
+        counted: Counted = REJECTED,
+        readable: bool = True,
     ) -> DataFrame:
-        return frame.where(failed.isNull() if bad is None else ~bad)
+        good = failed.isNull() if bad is None else ~bad
+        return self.counter.kept(frame, self._name(f"{part}.{counted.where}"), counted.field, good)
+
+    def drop(self, part: str, frame: DataFrame, bad: Column) -> DataFrame:
+        return self.counter.kept(frame, self._name(f"{part}.expect"), "dropped", ~bad)
+
+    def _name(self, name: str) -> str:
+        if name.endswith(_SAME):
+            return name
+        number = self._names[name] = self._names.get(name, 0) + 1
+        return name if number == 1 else f"{name}.{number}"
 
 
 @dataclass
@@ -98,15 +116,22 @@ class Looking:
     carried: tuple[str, ...] = (ORIGIN,)
     found: list[DataFrame] = field(default_factory=list)
 
-    def observe(self, frame: DataFrame, name: str, *metrics: Column) -> DataFrame:
-        return frame
-
     def take(
-        self, part: str, frame: DataFrame, failed: Column, bad: Column | None = None, *, readable: bool = True
+        self,
+        part: str,
+        frame: DataFrame,
+        failed: Column,
+        bad: Column | None = None,
+        *,
+        counted: Counted = REJECTED,
+        readable: bool = True,
     ) -> DataFrame:
         if part in self.owned:
             self.found.append(_letters(part, frame, failed, readable))
         return frame.where(failed.isNull())
+
+    def drop(self, part: str, frame: DataFrame, bad: Column) -> DataFrame:
+        return frame.where(~bad)
 
 
 def _letters(part: str, frame: DataFrame, failed: Column, readable: bool) -> DataFrame:
@@ -153,25 +178,22 @@ def stopped(part: str, frame: DataFrame, failed: Column, bad: Column | None = No
 
 def expected(part: Any, frame: DataFrame, schema: Schema, rejects: Rejects, *, keeps: bool = True) -> DataFrame:
     """The frame without the records that break a rule of the part's; `keeps`: dead letters can be kept here."""
-    from pyspark.sql import functions as F
-
     rules = part.expect
     if rules is None:
         return frame
     if (broken := rules.broken(schema, "stop")) is not None:
         frame = stopped(part.name, frame, because(broken[0]), broken[1])
     if (broken := rules.broken(schema, "drop")) is not None:
-        bad = broken[1]
-        frame = rejects.observe(frame, f"{part.name}.expect", F.count_if(bad).alias("dropped")).where(~bad)
+        frame = rejects.drop(part.name, frame, broken[1])
     if (broken := rules.broken(schema, "dead-letter")) is not None:
         failed, bad = because(broken[0]), broken[1]
-        frame = rejecting(rejects, part.name, frame, failed, bad) if keeps else stopped(part.name, frame, failed, bad)
+        frame = rejects.take(part.name, frame, failed, bad) if keeps else stopped(part.name, frame, failed, bad)
     return frame
 
 
-def counted(*metrics: Metrics) -> int:
+def counted(*counts: Counts) -> int:
     """How many records these counts tell were rejected."""
-    return sum(int(found.get(name) or 0) for one in metrics for found in one.values() for name in _COUNTS)
+    return sum(int(found.get(name) or 0) for one in counts for found in one.taken.values() for name in _COUNTS)
 
 
 @dataclass

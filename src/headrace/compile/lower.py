@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from functools import reduce
@@ -13,10 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.catalogue import FORMATS, SINKS, SOURCES
 from headrace.compile import letters as dead
-from headrace.compile.counting import Counts, Once, Stream, Uncounted, Wires
+from headrace.compile.counting import Counter, Counts, Once, Stream, Uncounted
 from headrace.compile.leaves import Leaf, leaves, tagged
 from headrace.compile.letters import Counting, Looking, Rejects
-from headrace.compile.observed import Counted, of_this_batch
 from headrace.compile.plan import Plan, Query
 from headrace.compile.planner import may_reject, needed
 from headrace.compile.spans import Again
@@ -111,14 +110,12 @@ class Lowered:
     query: Query
     trunk: DataFrame
     where: Where
-    counted: Counted
-    """What is counted in a trunk that is no stream."""
+    counter: Stream | Once
+    """What counts up to the trunk."""
     leaves: tuple[Leaf, ...] = ()
     repeated: int | None = None
     """The batch that was begun and not finished when the query was lowered."""
     rate: dead.Rate
-    wires: Stream | Once | Uncounted = field(default_factory=Uncounted)
-    """What counts the rows on the wires up to the trunk."""
 
     def write(self, frame: DataFrame, batch_id: int) -> Outcome:
         """Write one batch of the trunk to every sink; for foreachBatch, or once in batch mode."""
@@ -130,30 +127,24 @@ class Lowered:
         shared = len(sinks) > 1 or bool(sides) or again or self._rejects_behind()
         if shared:
             frame = frame.persist()  # every sink reads the batch; without this each would compute it again
-        behind, counting = Counted(self.where.session), dict[str, Counted]()
+        behind = Once(self.where.session)
         try:
             if again:
                 frame.count()  # a sink that has the batch already does not look at it; what is rejected must be known
             given = {self.query.trunk: self._given(frame, behind)}
             given |= self._put_aside(sides, frame, batch_id)
             for sink in sinks:
-                counted = counting[sink.name] = Counted(self.where.session)
-                once = Once(counted) if self.where.counted else Uncounted()
-                branch = Branch(self.plan, self.where, given, rejects=Counting(counted), wires=once)
+                once = Once(self.where.session)
+                wires = once if self.where.counted else Uncounted()
+                branch = Branch(self.plan, self.where, given, rejects=Counting(once), wires=wires)
                 taken = branch.frame(sink.inputs[0])
                 if sink.inputs[0] in sides:
-                    taken = once.wire(taken, str(sink.inputs[0]))
+                    taken = wires.wire(taken, str(sink.inputs[0]))
                 written[sink.name] = self._write(sink, taken, batch_id)
                 branches[sink.name] = once.read()
-            written |= self._keep_letters(
-                given | {self.query.trunk: frame}, batch_id, (behind, *counting.values()), again=again
-            )
-            outcome = Outcome(
-                trunk=self.wires.read(self.where.session) if isinstance(self.wires, Stream) else self.wires.read(),
-                behind=Once(behind).read(),
-                branches=branches,
-                sinks=written,
-            )
+            outcome = Outcome(trunk=self.counter.read(), behind=behind.read(), branches=branches, sinks=written)
+            given |= {self.query.trunk: frame}
+            written |= self._keep_letters(given, batch_id, outcome, again=again)
         finally:
             if shared:
                 frame.unpersist()
@@ -162,12 +153,12 @@ class Lowered:
                 shutil.rmtree(aside.batch(batch_id), ignore_errors=True)
         return outcome
 
-    def _given(self, frame: DataFrame, behind: Counted) -> DataFrame:
+    def _given(self, frame: DataFrame, behind: Once) -> DataFrame:
         """A batch of the trunk as the sinks are given it."""
         held = self._expected(frame, Counting(behind))
         if held is frame or not self.where.counted:
             return held
-        return Once(behind).wire(held, str(self.query.trunk))
+        return behind.wire(held, str(self.query.trunk))
 
     def begins(self) -> None:
         """Tells the sinks that the first batch is about to come."""
@@ -194,7 +185,7 @@ class Lowered:
 
     def answer(self, sink: Sink) -> DataFrame:
         """What a sink should hold of the trunk as a batch."""
-        rejects = Counting(Counted(self.where.session))
+        rejects = Counting(Once(self.where.session))
         given = {self.query.trunk: self._expected(self.trunk, rejects)}
         return Branch(self.plan, self.where, given, rejects=rejects).frame(sink.inputs[0])
 
@@ -215,12 +206,11 @@ class Lowered:
         return any(may_reject(flow[n]) for n in behind) or (isinstance(base, Step) and base.expect is not None)
 
     def _keep_letters(
-        self, given: Mapping[Port, DataFrame], batch_id: int, counted: Sequence[Counted], *, again: bool
+        self, given: Mapping[Port, DataFrame], batch_id: int, outcome: Outcome, *, again: bool
     ) -> dict[str, Written]:
         """Writes the dead letters of a batch, if it has any; what became of them in each sink that takes some."""
         where, query, flow = self.where, self.query, self.plan.flow
-        stream = of_this_batch(where.session) if where.streaming else self.counted.read()
-        number = dead.counted(stream, *(one.read() for one in counted))
+        number = dead.counted(outcome.trunk, outcome.behind, *outcome.branches.values())
         written: dict[str, Written] = {}
         failures = list(dead.failures_of(where.home, query.stateful, batch_id))
         if not (again or number or failures):
@@ -239,7 +229,7 @@ class Lowered:
             kept = dead.keep(letters, file, query.name, batch_id, self.rate, flow.name)
             for sink in (s for s in flow.sinks if s.name in query.letters and kept):
                 ports = {Port(n, DEAD_LETTER): letters.where(f"step = '{n}'") for n in query.owned}
-                branch = Branch(self.plan, where, ports, rejects=Counting(Counted(where.session)))
+                branch = Branch(self.plan, where, ports, rejects=Counting(Once(where.session)))
                 written[sink.name] = self._write(sink, branch.frame(sink.inputs[0]), batch_id)
         finally:
             letters.unpersist()
@@ -287,7 +277,7 @@ class Lowered:
 
     def frame(self, port: Port) -> DataFrame:
         """What leaves by a port behind the trunk, or by the trunk itself."""
-        rejects = Counting(Counted(self.where.session))
+        rejects = Counting(Once(self.where.session))
         return Branch(self.plan, self.where, {self.query.trunk: self.trunk}, rejects=rejects).frame(port)
 
     def _sides(self) -> list[Port]:
@@ -377,12 +367,12 @@ class Branch:
         given: Mapping[Port, DataFrame],
         *,
         rejects: Rejects,
-        wires: Wires | None = None,
+        wires: Counter | None = None,
         streaming: bool = False,
         trunk: Query | None = None,
     ) -> None:
         self.plan, self.where, self.streaming, self.rejects, self.trunk = plan, where, streaming, rejects, trunk
-        self.wires: Wires = wires or Uncounted()
+        self.wires: Counter = wires or Uncounted()
         self.frames: dict[tuple[Port, bool], DataFrame] = {
             (port, marked): frame for port, frame in given.items() for marked in (True, False)
         }
@@ -417,7 +407,7 @@ class Branch:
 
     def _reject(self, name: str) -> Reject:
         if self._keeps(name):
-            return lambda frame, failed: dead.rejecting(self.rejects, name, frame, failed)
+            return lambda frame, failed: self.rejects.take(name, frame, failed)
         return lambda frame, failed: dead.stopped(name, frame, failed)
 
     def _counted(self, part: object, port: Port, frame: DataFrame) -> DataFrame:
@@ -531,22 +521,12 @@ class Branch:
             if connector.carries == "bytes" and form is not None:
                 frame = self.decoded(source, frame, form, _untimed(source, wanted))
             elif reading.reasons:
-                frame = self.readable(source, frame)
+                frame = self._readable(source, frame).drop(REASON)
             if source.time is not None and wanted.event_time is not None:
                 frame = timed(source, frame, wanted.event_time, self.rejects)
             return frame.select(*(f"`{name}`" for name in (*wanted.names, *self._carried((frame,)))))
 
         return {OUT: read() if source.table is None else self.where.tables.frame(source.name, source.table, read)}
-
-    def readable(self, source: Source, frame: DataFrame) -> DataFrame:
-        """Records from files without those that cannot be read."""
-        from pyspark.sql import functions as F
-
-        counts = (F.count(F.lit(1)).alias("read"), F.count(REASON).alias("unreadable"))
-        frame = self.rejects.observe(frame, f"{source.name}.read", *counts)
-        return self.rejects.take(
-            source.name, frame, because(F.col(REASON)), F.col(REASON).isNotNull(), readable=False
-        ).drop(REASON)
 
     def decoded(self, source: Source, frame: DataFrame, form: Format[Any], wanted: Schema) -> DataFrame:
         """Bytes as columns; records that cannot be read are rejected."""
@@ -558,10 +538,16 @@ class Branch:
         parsed = stated if form.positional else wanted.keeping(n for n in wanted.names if n not in carried)
         struct, reason = form.decode(F.col("value"), parsed)
         read = frame.select(struct.alias("_record"), reason.alias(REASON), *carried)
-        counts = (F.count(F.lit(1)).alias("read"), F.count(REASON).alias("unreadable"))
-        read = self.rejects.observe(read, f"{source.name}.read", *counts)
-        read = self.rejects.take(source.name, read, because(F.col(REASON)), F.col(REASON).isNotNull(), readable=False)
-        return read.select("_record.*", *carried)
+        return self._readable(source, read).select("_record.*", *carried)
+
+    def _readable(self, source: Source, frame: DataFrame) -> DataFrame:
+        """The frame without the records that cannot be read."""
+        from pyspark.sql import functions as F
+
+        reason = F.col(REASON)
+        return self.rejects.take(
+            source.name, frame, because(reason), reason.isNotNull(), counted=dead.UNREADABLE, readable=False
+        )
 
 
 def _with_source(frame: DataFrame, source: str) -> DataFrame:
@@ -588,19 +574,17 @@ def _unfinished(checkpoint: Path | None) -> int | None:
 
 def lower(plan: Plan, query: Query, where: Where) -> Lowered:
     """The frames of a query. With a streaming session the trunk is a stream, else a batch over all there is."""
-    counted = Counted(where.session)
-    rejects = Counting(None if where.streaming else counted)
-    wires = (Stream() if where.streaming else Once(counted)) if where.counted else Uncounted()
-    branch = Branch(plan, where, {}, rejects=rejects, wires=wires, streaming=where.streaming, trunk=query)
+    counter = Stream(where.session) if where.streaming else Once(where.session)
+    wires = counter if where.counted else Uncounted()
+    branch = Branch(plan, where, {}, rejects=Counting(counter), wires=wires, streaming=where.streaming, trunk=query)
     trunk = branch.frame(query.trunk)
     return Lowered(
         plan=plan,
         query=query,
         trunk=trunk,
         where=where,
-        counted=counted,
+        counter=counter,
         leaves=leaves(trunk) if where.streaming else (),
         repeated=_unfinished(where.checkpoint) if where.streaming else None,
         rate=dead.Rate((plan.flow.dead_letters or DeadLetters()).per_minute),
-        wires=wires,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from headrace.catalogue import SOURCES
-from headrace.compile.letters import Rejects
+from headrace.compile.letters import UNTIMED, Rejects
 from headrace.connectors.time import ARRIVAL, Time
 from headrace.model import Source
 from headrace.operators.letters import because
@@ -24,7 +24,8 @@ def timed(source: Source, frame: DataFrame, column: str, rejects: Rejects) -> Da
     time: Time = source.time
     if time.kind == "processing":
         # Of the batch, and the same when it is repeated.
-        return _observed(frame.withColumn(column, F.current_timestamp()), source, column, F.lit(False), rejects)
+        frame = frame.withColumn(column, F.current_timestamp())
+        return rejects.take(source.name, frame, because(F.lit(None)), F.lit(False), counted=UNTIMED)
     made = F.col(ARRIVAL) if time.kind == "ingestion" else time.moment(F.col(f"`{column}`"))
     frame = frame.withColumn(column, made)
     at = F.col(f"`{column}`")
@@ -33,27 +34,7 @@ def timed(source: Source, frame: DataFrame, column: str, rejects: Rejects) -> Da
     reason = F.when(at.isNull(), F.lit("the record has no time that can be read")).when(
         ahead, F.lit("the time of the record lies too far in the future")
     )
-    return rejects.take(source.name, _observed(frame, source, column, ahead, rejects), because(reason), bad)
-
-
-def _observed(frame: DataFrame, source: Source, column: str, ahead: Column, rejects: Rejects) -> DataFrame:
-    """The frame with what the run's progress tells about a source's times counted on the way."""
-    from pyspark.sql import functions as F
-
-    at = F.col(f"`{column}`")
-    bad = at.isNull() | ahead
-    newest = F.max(F.when(~bad, F.unix_millis(at)))
-    delay = round(source.time.watermark.total_seconds() * 1000)
-    return rejects.observe(
-        frame,
-        f"{source.name}.time",
-        F.count_if(~bad).alias("records"),
-        newest.alias("newest"),
-        (newest - F.lit(delay)).alias("watermark"),
-        F.count_if(bad).alias("unreadable"),
-        F.count_if(at.isNull()).alias("untimed"),
-        F.count_if(ahead).alias("ahead"),
-    )
+    return rejects.take(source.name, frame, because(reason), bad, counted=UNTIMED)
 
 
 def _ahead(time: Time, at: Column, *, arrives: bool) -> Column:

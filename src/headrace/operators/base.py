@@ -81,14 +81,14 @@ class Lowering:
     failures: Path | None = None
     """Where a step that cannot reject, because it keeps state, puts the records its function raised on; a folder
     for each batch. None: the flow stops at the first."""
-    keep: Callable[[DataFrame, str, Column], DataFrame] | None = None
-    """How rows are filtered so that those left out are counted, under a name; None: they are not counted."""
+    keep: Callable[[DataFrame, str, str, Column], DataFrame] | None = None
+    """How rows are filtered so that those left out are counted, under a name and as what; None: they are not."""
 
     def kept(self, frame: DataFrame, condition: Column, port: str = OUT) -> DataFrame:
         """The rows that leave by a port: those for which the condition holds. The others are counted."""
         if self.keep is None:
             return frame.where(condition)
-        return self.keep(frame, left_out(self.step, port), condition)
+        return self.keep(frame, left_out(self.step, port), "filtered", condition)
 
 
 def left_out(step: str, port: str) -> str:

@@ -248,7 +248,7 @@ def _run(
             require_whole(query.name, home.checkpoint(query.name), Journal(home.journal(query.name)).entries())
         replaying = _begun(home, plan)
         for query in plan.queries:  # one by one: if the second cannot start, the first must still be stopped
-            running += [start_query(home, plan, query, where, stopping, until_done=until_done)]
+            running += [start_query(home, plan, query, where, stopping, watch, until_done=until_done)]
         names = [q.name for q in plan.queries]
         events.append(home.events, "started", mode=str(plan.mode), queries=names, replaying=replaying)
         stopping.running = True

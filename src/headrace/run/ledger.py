@@ -213,7 +213,7 @@ def _step(
     known = None if None in read else sum(n for n in read if n is not None)
     for port in ports:
         numbers: dict[str, int | None] = {"read": known, "emitted": counts.rows[_wire(port)]}
-        left = counts.observed.get(left_out(step.name, port.port))
+        left = counts.taken.get(left_out(step.name, port.port))
         dropped = _sum(counts, step.name, "dropped")
         if left is not None or dropped:
             numbers["filtered"] = int((left or {}).get("filtered") or 0) + dropped
@@ -240,8 +240,8 @@ def _dead(counts: Counts, part: str) -> int:
 
 
 def _sum(counts: Counts, part: str, *fields: str) -> int:
-    names = [name for name in counts.observed if name.startswith(f"{part}.")]
-    return sum(int(counts.observed[name].get(field) or 0) for name in names for field in fields)
+    names = [name for name in counts.taken if name.startswith(f"{part}.")]
+    return sum(int(counts.taken[name].get(field) or 0) for name in names for field in fields)
 
 
 def _known(numbers: Mapping[str, int | None]) -> dict[str, int]:

@@ -10,8 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.compile.counting import TIMED, Counts
 from headrace.compile.leaves import leaves
 from headrace.compile.plan import Plan, Query
+from headrace.model import Source
 from headrace.observe import events
 from headrace.observe.progress import OUT_METRIC, measure
 from headrace.run.book import Book
@@ -100,7 +102,9 @@ class Running:
             self.spark.stop()
 
 
-def start_query(home: Home, plan: Plan, query: Query, where: Where, stopping: Stopping, *, until_done: bool) -> Running:
+def start_query(
+    home: Home, plan: Plan, query: Query, where: Where, stopping: Stopping, watch: Watch, *, until_done: bool
+) -> Running:
     """Lowers a query and starts it on its checkpoint."""
     from headrace.compile.lower import lower
 
@@ -108,7 +112,7 @@ def start_query(home: Home, plan: Plan, query: Query, where: Where, stopping: St
     remote = not isinstance(checkpoint, Path)
     told = replace(where, checkpoint=checkpoint, note=_noting(home), counted=True)
     lowered = lower(plan, query, replace(told, journal=journal.path.resolve() if remote else None))
-    trunk = _counted(lowered.trunk)
+    trunk = lowered.trunk
     errors: list[BaseException] = []
     order = leaves(trunk)
     book = Book(Ledger(home.ledger), plan, query, checkpoint, order, where.kafka, where.stop)
@@ -122,7 +126,9 @@ def start_query(home: Home, plan: Plan, query: Query, where: Where, stopping: St
                 # Returning instead would commit a batch whose rows nobody wrote.
                 raise BetweenBatchesError
             read = note(journal, checkpoint, batch_id, order)
-            book.record(read, lowered.write(frame, batch_id))
+            outcome = lowered.write(frame, batch_id)
+            watch.count(query, batch_id, observed(plan, query, outcome.trunk))
+            book.record(read, outcome)
         except BaseException as error:
             errors.append(error)
             raise
@@ -168,11 +174,16 @@ def has_watermark(frame: DataFrame) -> bool:
     return "EventTimeWatermark" in str(frame._jdf.queryExecution().analyzed().toString())
 
 
-def _counted(frame: DataFrame) -> DataFrame:
-    """The frame with its rows counted on the way; the count comes with each progress report."""
-    from pyspark.sql import functions as F
-
-    return frame.observe(OUT_METRIC, F.count(F.lit(1)).alias("rows"))
+def observed(plan: Plan, query: Query, counts: Counts) -> dict[str, dict[str, int | None]]:
+    """What was counted in a batch up to the trunk, as a report of its progress has it."""
+    found: dict[str, dict[str, int | None]] = {name: dict(fields) for name, fields in counts.taken.items()}
+    for name, times in counts.times.items():
+        source = plan.flow[name]
+        assert isinstance(source, Source)
+        delay = round(source.time.watermark.total_seconds() * 1000)
+        mark = None if times.newest is None else times.newest - delay
+        found.setdefault(name + TIMED, {}).update(records=times.records, newest=times.newest, watermark=mark)
+    return {**found, OUT_METRIC: {"rows": counts.rows.get(str(query.trunk))}}
 
 
 def run_batch(home: Home, plan: Plan, query: Query, where: Where) -> None:
@@ -205,6 +216,7 @@ class Watch:
     def __init__(self, home: Home, queries: Sequence[Query], then: Callable[[dict[str, Any]], None]) -> None:
         self._home, self._then = home, then
         self._queries = {query.name: query for query in queries}
+        self._counted: dict[tuple[str, int], dict[str, dict[str, int | None]]] = {}
         self._ended: set[str] = set()
         self._more = threading.Condition()
 
@@ -231,9 +243,15 @@ class Watch:
 
         session.streams.addListener(Listener())
 
+    def count(self, query: Query, batch: int, found: dict[str, dict[str, int | None]]) -> None:
+        """Takes in what was counted in a batch; Spark reports the batch when it is committed."""
+        self._counted[query.name, batch] = found
+
     def _progress(self, name: str, report: dict[str, Any]) -> None:
         query = self._queries.get(name)
         if query is not None:
+            counted = self._counted.pop((name, report["batchId"]), {})
+            report["observedMetrics"] = {**(report.get("observedMetrics") or {}), **counted}
             measured = measure(report, query.name, query.sources)
             events.append(self._home.events, "progress", **measured)
             self._then(measured)
