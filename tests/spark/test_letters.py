@@ -53,6 +53,9 @@ steps:
   why:
     from: orders.dead_letter
     select: [line, reason]
+  together:
+    from: [orders.dead_letter, shares.dead_letter, loud.dead_letter, balance.dead_letter, checked.dead_letter]
+    union: {}
 sinks:
   balances:
     from: checked
@@ -66,6 +69,9 @@ sinks:
   failed:
     from: balance.dead_letter
     sqlite: {path: out.db, table: failed}
+  every:
+    from: together
+    sqlite: {path: out.db, table: every}
 """
 FIRST = [
     '{"id": 1, "user": "ann", "amount": 10, "of": 2}',
@@ -107,7 +113,8 @@ def letters(root: Path) -> list[dict[str, Any]]:
 def rows(root: Path, table: str) -> list[tuple[Any, ...]]:
     with closing(sqlite3.connect(root / "out.db")) as database:
         names = {"balances": "user, n, total", "plain": "id, user, part", "unread": "line, reason"}
-        return sorted(database.execute(f"SELECT {names.get(table, 'step, reason, record')} FROM {table}"))
+        found = database.execute(f"SELECT {names.get(table, 'step, reason, record')} FROM {table}")
+        return sorted(found, key=str)
 
 
 @pytest.mark.parametrize("mode", [Mode.MICRO_BATCH, Mode.BATCH])
@@ -146,6 +153,9 @@ def test_each_bad_record_is_a_letter_once_and_the_others_go_on(mode: Mode, spark
     ]
     [(step, reason, record)] = rows(tmp_path, "failed")
     assert (step, reason, json.loads(record)["id"]) == ("balance", "ValueError: 1000.0 is too much", 6)
+    # One sink takes those of both queries, whose batches have the same numbers.
+    every = [(one["step"], one["reason"], one.get("record")) for one in letters(tmp_path)]
+    assert sorted(every, key=str) == sorted(rows(tmp_path, "every"), key=str)
 
 
 def test_more_letters_than_allowed_or_a_rule_that_stops_end_the_flow(spark: SparkSession, tmp_path: Path) -> None:

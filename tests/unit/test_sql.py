@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from headrace.check import check, load
 from headrace.declare import flowfile
+from headrace.declare.convert import convert
 from headrace.declare.load import declare
 from headrace.declare.resolve import resolve
 from headrace.declare.sql.read import read
@@ -173,6 +175,54 @@ def test_a_query_into_a_sink_is_named_after_it_and_late_records_can_go_to_one() 
     )
     assert [s.name for s in flow.steps] == ["v", "out_rows_where", "out_rows"]
     assert [str(s.inputs[0]) for s in flow.sinks] == ["v.late", "out_rows"]
+
+
+SINK = "CREATE SINK {} WITH (connector = 'console');\n"
+LETTERS = (
+    STREAMS.replace("format = 'json');", "format = 'json') DEAD LETTERS TO bad;", 1)
+    + SINK.format("bad")
+    + SINK.format("slow")
+    + SINK.format("out")
+    + "CREATE VIEW v AS SELECT *, id + 1 AS next FROM orders WHERE amount > 1\n  DEAD LETTERS TO bad;\n"
+    "INSERT INTO out SELECT id FROM v WHERE id > 1 DEAD LETTERS TO slow;\n"
+)
+
+
+def test_dead_letters_of_all_that_a_statement_makes_go_to_a_sink(tmp_path: Path) -> None:
+    flow = flow_of(LETTERS)
+    assert [[str(port) for port in sink.inputs] for sink in flow.sinks] == [
+        ["bad_letters"],
+        ["slow_letters"],
+        ["out_rows"],
+    ]
+    assert [flow.letters_of(sink.inputs[0]) for sink in flow.sinks] == [
+        ("orders", "v_where", "v"),
+        ("out_rows_where", "out_rows"),
+        (),
+    ]
+    alone = flow_of(LETTERS.replace("\n  DEAD LETTERS TO bad", ""))
+    assert str(alone.sinks[0].inputs[0]) == "orders.dead_letter"
+    file = tmp_path / "x.sql"
+    file.write_text(LETTERS)
+    assert "\n  DEAD LETTERS TO bad;" in tidy(LETTERS)
+    for form in ("yaml", "json", "sql", "python"):
+        made = tmp_path / ("back.py" if form == "python" else f"back.{form}")
+        made.write_text(convert(file, form))
+        assert resolve(read(convert(made, "sql"), name=flow.name)).flow == flow
+
+
+def test_an_edit_of_a_statement_keeps_the_sinks_it_feeds(tmp_path: Path) -> None:
+    text = LETTERS.replace("CREATE SINK bad", "-- what was refused\nCREATE SINK bad")
+    file = tmp_path / "f.json"
+    (tmp_path / "f.sql").write_text(text)
+    file.write_text(convert(tmp_path / "f.sql", "json"))
+    said = json.loads(file.read_text())
+    for step, where in (("v_where", "amount > 2"), ("out_rows_where", "id > 2")):
+        file.write_text(json.dumps(said | {"steps": said["steps"] | {step: said["steps"][step] | {"filter": where}}}))
+        again = convert(file, "sql")
+        assert resolve(read(again, name="f")).flow == declare(file).flow
+        # the steps of another statement keep their order only if all is written anew
+        assert ("-- what was refused" in again) == (step == "v_where")
 
 
 def test_settings_tables_formats_and_other_spellings_of_time() -> None:
@@ -378,6 +428,18 @@ REFUSED: list[tuple[str, str]] = [
         "unsupported",
         V + "SELECT * FROM orders o JOIN payments p ON o.id = p.order_id AND ‸p.paid BETWEEN o.at AND o.at"
         " + INTERVAL 1 HOUR" + END,
+    ),
+    # dead letters
+    ("bad-sql", V + "SELECT * FROM orders DEAD ‸TO s"),
+    ("bad-sql", V + "SELECT * FROM orders DEAD LETTERS ‸;"),
+    ("bad-sql", V + "SELECT * FROM (SELECT * FROM orders WHERE id > 1 ‸DEAD LETTERS TO s) AS o"),
+    ("duplicate-name", V + "SELECT id FROM orders DEAD LETTERS TO s ‸DEAD LETTERS TO s"),
+    ("unknown-input", V + "SELECT id FROM orders DEAD LETTERS TO ‸nowhere"),
+    ("duplicate-name", V + "SELECT id FROM orders DEAD LETTERS TO ‸s" + END),
+    ("bad-sql", "CREATE SINK s WITH (connector = 'console'); INSERT INTO s FROM orders ‸DEAD LETTERS TO s"),
+    (
+        "unsupported",
+        "CREATE TABLE t (id BIGINT) WITH (connector = 'files', path = 'x', format = 'json') ‸DEAD LETTERS TO s",
     ),
     # the text itself
     ("bad-sql", V + "SELECT ‸'abc FROM orders"),

@@ -266,7 +266,8 @@ def sides_are_not_remembered(checked: Checked) -> Iterator[Problem]:
         if not given or (operator.state(given) is None and len(step.inputs) == 1):
             continue
         port = next((p for i in step.inputs for p in _path(checked.flow, i) if p.port in _sides(checked.flow, p)), None)
-        if port is not None:
+        together = step.operator == "union" and all(checked.flow.letters_of(i) for i in step.inputs)
+        if port is not None and not together:
             yield _problem(
                 step,
                 "unsupported",

@@ -7,7 +7,6 @@ from typing import Any
 from headrace.catalogue import SOURCES
 from headrace.check.wires import Wires, wires
 from headrace.compile.plan import Plan
-from headrace.compile.planner import rejected_by
 from headrace.model import OUT, Port, Sink, Source, Step
 from headrace.operators.base import Operator, State
 from headrace.options import show_duration
@@ -76,7 +75,7 @@ def _rejects(plan: Plan, part: Source | Step) -> dict[str, Any] | None:
     causes += ["make a Python function raise"] if isinstance(part, Step) and part.options.rejects() else []
     if not (causes or rules):
         return None
-    to = [s.name for s in plan.flow.sinks if rejected_by(plan.flow, s) == part.name]
+    to = [s.name for s in plan.flow.sinks if part.name in plan.flow.letters_of(s.inputs[0])]
     return {
         "when": causes,
         "rules": [{"rule": str(rule), "else": part.expect.fate(rule)} for rule in rules],

@@ -228,7 +228,7 @@ class Lowered:
             file = dead.file_of(where.home, query.name, batch_id)
             kept = dead.keep(letters, file, query.name, batch_id, self.rate, flow.name)
             for sink in (s for s in flow.sinks if s.name in query.letters and kept):
-                ports = {Port(n, DEAD_LETTER): letters.where(f"step = '{n}'") for n in query.owned}
+                ports = {Port(p.name, DEAD_LETTER): letters.where(f"step = '{p.name}'") for p in flow}
                 branch = Branch(self.plan, where, ports, rejects=Counting(Once(where.session)))
                 written[sink.name] = self._write(sink, branch.frame(sink.inputs[0]), batch_id)
         finally:
@@ -297,6 +297,15 @@ class Lowered:
             port: put_aside(session, self.where.aside(port.step), batch_id, self.plan.schemas[port]) for port in sides
         }
 
+    def _place(self, sink: Sink) -> Place:
+        """Where a sink is written from; each query that it takes dead letters of counts batches of its own."""
+        place = self.where.place(self.plan.flow, sink.name)
+        first = next((q.name for q in self.plan.queries if sink.name in q.letters), self.query.name)
+        if first == self.query.name:
+            return place
+        (place.home / self.query.name).mkdir(exist_ok=True)
+        return replace(place, home=place.home / self.query.name)
+
     def _write(self, sink: Sink, frame: DataFrame, batch_id: int) -> Written:
         connector = self.connector(sink)
         form = _format(sink, connector.default_format)
@@ -305,7 +314,7 @@ class Lowered:
         batch = Batch(
             id=batch_id,
             changes=self.plan.changes.get(sink.inputs[0], self.query.changes),
-            place=self.where.place(self.plan.flow, sink.name),
+            place=self._place(sink),
             format=form,
             delivery=next(p.delivery for p in self.plan.promises if p.sink == sink.name),
         )

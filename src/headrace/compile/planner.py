@@ -10,7 +10,7 @@ from headrace.check.guarantees import promise
 from headrace.check.wires import Wires, renewed, wires
 from headrace.compile.plan import Choice, Plan, Query
 from headrace.errors import FlowError
-from headrace.model import DEAD_LETTER, Changes, Flow, Mode, Part, Port, Schema, Sink, Source, Step
+from headrace.model import Changes, Flow, Mode, Part, Port, Schema, Sink, Source, Step
 from headrace.operators.base import Operator
 
 
@@ -111,12 +111,12 @@ def _sides(part: Part) -> tuple[str, ...]:
 def queries(flow: Flow, found: Wires) -> tuple[Query, ...]:
     """Sinks that hang off the same stateful step or source share a query, so that it is read once."""
     groups: dict[str, list[tuple[Sink, list[Port]]]] = {}
-    letters: list[tuple[Sink, str]] = []
+    letters: list[tuple[Sink, tuple[str, ...]]] = []
     for sink in flow.sinks:
-        chain = _chain(flow, sink, found.schemas)
-        if chain[0].port == DEAD_LETTER:
-            letters.append((sink, chain[0].step))
+        if rejected := flow.letters_of(sink.inputs[0]):
+            letters.append((sink, rejected))
         else:
+            chain = _chain(flow, sink, found.schemas)
             groups.setdefault(chain[0].step, []).append((sink, chain))
     made: list[Query] = []
     for base, members in groups.items():
@@ -124,19 +124,9 @@ def queries(flow: Flow, found: Wires) -> tuple[Query, ...]:
         taken = {name for other in made for name in other.owned}
         behind = {name for sink, _ in members for name in flow.upstream(sink.name)}
         owned = tuple(p.name for p in flow if p.name in behind and p.name not in taken)
-        made.append(replace(query, owned=owned, letters=tuple(s.name for s, part in letters if part in owned)))
+        taking = tuple(sink.name for sink, parts in letters if not {*parts}.isdisjoint(owned))
+        made.append(replace(query, owned=owned, letters=taking))
     return tuple(made)
-
-
-def rejected_by(flow: Flow, sink: Sink) -> str | None:
-    """The part whose dead letters a sink takes; None: it takes others."""
-    port = sink.inputs[0]
-    while port.port != DEAD_LETTER:
-        inputs = flow[port.step].inputs
-        if len(inputs) != 1:
-            return None
-        port = inputs[0]
-    return port.step
 
 
 def _chain(flow: Flow, sink: Sink, schemas: Mapping[Port, Schema]) -> list[Port]:
@@ -144,8 +134,6 @@ def _chain(flow: Flow, sink: Sink, schemas: Mapping[Port, Schema]) -> list[Port]
     chain = [sink.inputs[0]]
     while True:
         part = flow[chain[0].step]
-        if chain[0].port == DEAD_LETTER:
-            return chain
         streams = [port for port in part.inputs if port in schemas and not schemas[port].table]
         if isinstance(part, Source) or _remembers(part) or len(streams) != 1:
             return chain

@@ -180,6 +180,23 @@ class Flow:
         """The steps and sinks that take records from a part, by any of its ports."""
         return tuple(part for part in self if any(port.step == name for port in part.inputs))
 
+    def letters_of(self, port: Port) -> tuple[str, ...]:
+        """The parts whose dead letters leave by a port; none if other records do."""
+        found: dict[str, None] = {}
+        seen = {port}
+        todo = [port]
+        while todo:
+            port = todo.pop(0)
+            if port.port == DEAD_LETTER:
+                found[port.step] = None
+            elif port.step in self and self[port.step].inputs:
+                more = [p for p in self[port.step].inputs if p not in seen]
+                seen.update(more)
+                todo += more
+            else:
+                return ()
+        return tuple(found)
+
     def ordered(self) -> tuple[Part, ...]:
         """Every part after the parts it reads from; parts on a cycle, or behind one, are left out."""
         placed: dict[str, Part] = {}

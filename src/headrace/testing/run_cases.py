@@ -15,7 +15,7 @@ from headrace.check import load
 from headrace.check.wires import wires
 from headrace.compile.letters import FOLDER
 from headrace.compile.lower import Where
-from headrace.compile.planner import plan, rejected_by
+from headrace.compile.planner import plan
 from headrace.connectors import memory
 from headrace.declare.parameters import Values
 from headrace.errors import HeadraceError
@@ -94,7 +94,7 @@ def run_case(flow: Flow, case: Case, file: Path, session: SparkSession) -> Outco
             if sink.name in case.expect:
                 wrong = difference(case.expect[sink.name], found[sink.name], schemas[sink.inputs[0]])
                 lines += [f"sink {sink.name}:", *(f"  {line}" for line in wrong)] if wrong else []
-        routed = {rejected_by(flow, sink) for sink in flow.sinks}
+        routed = {part for sink in flow.sinks for part in flow.letters_of(sink.inputs[0])}
         told = [letter for letter in raised if letter["step"] not in routed]
         lines, problem = [*map(_told, told[:_FEW]), *lines], bool(told)
     except HeadraceError as error:

@@ -227,7 +227,9 @@ class Groups(Queries):
         if how == "to":
             self.once(step, "late", "port", at)
             if not self.accept("port"):
-                self.late_sinks.append((self.named("a sink, or PORT"), step))
+                sink = self.named("a sink, or PORT")
+                self.late_sinks.append((sink, step))
+                self.touched.append(sink.text)
             return
         self.once(step, "late", how, at)
         if how == "correct" and self.accept("for"):
@@ -236,6 +238,8 @@ class Groups(Queries):
 
     late_sinks: list[tuple[Name, Pending]]
     """Sinks that take what is late, and the steps it comes from."""
+    touched: list[str]
+    """The parts that the statement being read says something about."""
 
     def once(self, step: Pending, option: str, value: Any, at: int) -> None:
         if option in step.options:

@@ -22,6 +22,7 @@ _CLAUSES = (
     "having",
     "emit",
     "late",
+    "dead",
     "limit",
     "union",
     "transform",

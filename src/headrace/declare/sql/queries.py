@@ -29,8 +29,8 @@ from headrace.expressions.tree import Field as FieldOf
 
 _EXPLODE = {"explode": False, "explode_outer": True}
 NOT_ALIAS = frozenset(
-    "from where group having order limit union with emit late join left right full inner cross asof lookup on using "
-    "within prefix lateral as tolerance semi anti natural window qualify intersect except minus distinct by take "
+    "from where group having order limit union with emit late dead join left right full inner cross asof lookup on "
+    "using within prefix lateral as tolerance semi anti natural window qualify intersect except minus distinct by take "
     "select into for and or not in is between like when then else end".split()
 )
 """Words behind an expression or a table that begin something else than its name."""
@@ -198,6 +198,9 @@ class Queries(Words):
                 last.options.put(key, value, given.lc.key(key), given.lc.value(key))
         if self.word() in _NO_CLAUSE:
             raise self.fail(*self.refusal(), code="unsupported")
+        if self.word() == "dead" and self.brackets > 1:
+            hint = "it is for all that the statement makes; write it before the semicolon"
+            raise self.fail("DEAD LETTERS stands at the end of a statement", hint=hint)
 
     def refusal(self) -> tuple[str, int, str]:
         message, hint = _NO_CLAUSE[self.word()]

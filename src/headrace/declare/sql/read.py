@@ -27,10 +27,13 @@ from headrace.errors import Problem, nearest
 from headrace.expressions.functions import functions as known_functions
 from headrace.expressions.lex import ExpressionSyntaxError, Token, tokens
 from headrace.expressions.parse import ExpressionReader
-from headrace.model import Location, Places
+from headrace.model import DEAD_LETTER, Location, Places
 
 _STATEMENTS = "SET, CREATE FLOW, CREATE STREAM, CREATE TABLE, CREATE VIEW, CREATE SINK, CREATE FUNCTION, INSERT INTO"
 _TIMES = {"event": None, "ingestion": "ingestion", "processing": "processing"}
+
+_LETTERS = "_letters"
+"""What is behind a sink's name in that of the step that puts dead letters together for it."""
 
 
 def read(text: str, file: str = "<sql>", name: str = "unnamed") -> Draft:
@@ -85,7 +88,9 @@ class Reader(Joins, Groups):
         self.functions: dict[str, tuple[str, str | None]] = {}
         self.function_names: dict[str, str] = {}
         self.scope: dict[str, Name] = {}
+        self.inserts: list[tuple[Name, list[Name]]] = []
         self.late_sinks: list[tuple[Name, Pending]] = []
+        self.letter_sinks: dict[str, tuple[Name, list[Name]]] = {}
         self.claims: list[Claim] = []
         self.said: list[Statement] = []
         self.touched: list[str] = []
@@ -93,8 +98,12 @@ class Reader(Joins, Groups):
 
     def draft(self, name: str, problems: list[Problem]) -> Draft:
         """What was read so far."""
+        for sink, inputs in self.inserts:  # a sink may be created behind what is put into it
+            self.into_sink(sink, inputs)
         for target, step in self.late_sinks:
             self.into_sink(target, [Name(f"{self.names_of.get(id(step), '?')}.late", target.at)])
+        for target, ports in self.letter_sinks.values():
+            self.into_sink(target, ports if len(ports) == 1 else [self.together(target, ports)])
         if "flow" not in self.tree:
             self.tree.put("flow", name, Location(self.file, 1, 1))
         made = draft_of(self.tree, self.file, [*problems, *self.problems])
@@ -211,6 +220,9 @@ class Reader(Joins, Groups):
         if self.word() == "as":
             raise self.fail("a stream comes from outside", hint="write CREATE VIEW name AS … for a query")
         self.connector("source", entry, name, table if as_table else None)
+        if as_table and self.word() == "dead":
+            hint = "a record of it that cannot be read stops the flow; leave the clause out"
+            raise self.fail("a table has no dead letters", hint=hint, code="unsupported")
         if as_table:
             entry.put("table", table or True, self.place(name.at))
         elif table:
@@ -218,6 +230,7 @@ class Reader(Joins, Groups):
         made = self.entry("sources", name)
         for key, value in entry.items():
             made.put(key, value, entry.lc.key(key), entry.lc.value(key))
+        self.dead_letters()
 
     def columns_and_time(self, entry: Placed, table: Placed) -> None:
         self.need("(")
@@ -343,6 +356,7 @@ class Reader(Joins, Groups):
         if not chain.steps:  # a view that changes nothing still has a name of its own
             chain.add(Pending("from", "union", Placed(), name.at, inputs=[chain.start]))
         self.close(chain, name)
+        self.dead_letters()
 
     def close(self, chain: Chain, name: Name) -> Name:
         at = chain.start
@@ -411,11 +425,39 @@ class Reader(Joins, Groups):
             raise self.fail("rows are a source", hint="write CREATE STREAM … WITH (connector = 'values', rows = …)")
         if self.word() == "from" and not self.has_more_than_ports():
             self.need("from")
-            self.into_sink(sink, self.ports())
+            self.inserts.append((sink, self.ports()))
+            self.dead_letters()
             return
         name = f"{sink.text}_rows"
         chain = self.query(name)
-        self.into_sink(sink, [self.close(chain, Name(name, sink.at))])
+        self.inserts.append((sink, [self.close(chain, Name(name, sink.at))]))
+        self.dead_letters()
+
+    def dead_letters(self) -> None:
+        """`DEAD LETTERS TO sink` at the end of a statement: those of all that it makes."""
+        at = self.token.at
+        if not self.accept("dead"):
+            return
+        self.need("letters")
+        self.need("to")
+        sink = self.named("a sink")
+        makers = [n for n in self.touched if n in self.tree.get("sources", {}) or n in self.tree.get("steps", {})]
+        if not makers:
+            hint = "route them where they arise: behind its CREATE STREAM or CREATE VIEW"
+            raise self.fail("this statement makes nothing that could have dead letters", at, hint)
+        self.touched += [sink.text, f"{sink.text}{_LETTERS}"]
+        _, ports = self.letter_sinks.setdefault(sink.text, (sink, []))
+        ports += [Name(f"{name}.{DEAD_LETTER}", sink.at) for name in makers]
+        if self.word() == "dead":
+            raise self.fail("DEAD LETTERS is said twice", self.token.at, "remove one", "duplicate-name")
+
+    def together(self, sink: Name, ports: list[Name]) -> Name:
+        """The dead letters of several parts as one stream."""
+        name = Name(self.free(f"{sink.text}{_LETTERS}"), sink.at)
+        step = self.entry("steps", name)
+        step.put("from", self.inputs(ports), self.place(sink.at))
+        step.put("union", Placed(), self.place(sink.at))
+        return name
 
     def has_more_than_ports(self) -> bool:
         return any(
@@ -425,7 +467,7 @@ class Reader(Joins, Groups):
     def into_sink(self, sink: Name, inputs: list[Name]) -> None:
         sinks = self.tree.get("sinks", {})
         if sink.text not in sinks:
-            hint = nearest(sink.text, sinks).replace("It takes", "There are") or "write CREATE SINK before"
+            hint = nearest(sink.text, sinks).replace("It takes", "There are") or "write CREATE SINK for it"
             message = f'there is no sink "{sink.text}"'
             self.problems.append(
                 Problem(code="unknown-input", message=message, location=self.place(sink.at), hint=hint)
