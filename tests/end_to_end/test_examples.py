@@ -54,7 +54,7 @@ cases:
 def test_every_case_beside_an_example_passes_and_one_that_does_not_is_shown_as_a_table(place: Place) -> None:
     shutil.copytree(EXAMPLES, place.root / "examples")
     place.run("new", "shop")
-    assert place.run("check", "examples", "shop").err.endswith("19 flows: no problems, 8 to know about\n")
+    assert place.run("check", "examples", "shop").err.endswith("21 flows: no problems, 8 to know about\n")
     files = {"wrong.yaml": WRONG, "initials.py": INITIALS, "wrong.cases.yaml": CASES}
     (place.root / "wrong").mkdir()
     for name, text in files.items():
@@ -80,6 +80,8 @@ def test_every_case_beside_an_example_passes_and_one_that_does_not_is_shown_as_a
         "examples/tweets-last-ten-seconds/flow.yaml",
         "examples/tweets-last-ten-seconds/in_python.py",
         "examples/web-sessions/flow.yaml",
+        "examples/web-sessions/in-sql.sql",
+        "examples/web-sessions/in_python.py",
         "examples/word-count/from-file.sql",
         "examples/word-count/from-file.yaml",
         "examples/word-count/from-topic.sql",
@@ -90,7 +92,7 @@ def test_every_case_beside_an_example_passes_and_one_that_does_not_is_shown_as_a
         "examples/word-count/storm_style.py",
         "shop/flows/revenue.yaml",
     }
-    assert len(passed) == 8 * 4 + 3 * 4 + 3 + (5 + 1 + 1) + 3 + 3
+    assert len(passed) == 8 * 4 + 3 * 4 + 3 + (5 + 1 + 1) + (3 + 1 + 1) + 3
     assert lines[-1].startswith(f"{len(passed)} passed, 2 failed in ")
     table = lines[lines.index(failed[0]) + 1 : lines.index(failed[1])]
     assert [line.strip() for line in table] == [

@@ -320,6 +320,7 @@ def test_a_rewrite_adds_and_removes_entries() -> None:
         ("word-count/from-file.yaml", "word-count/from_file.py"),
         ("word-count/from-topic.yaml", "word-count/from_topic.py"),
         ("tweets-last-ten-seconds/flow.yaml", "tweets-last-ten-seconds/in_python.py"),
+        ("web-sessions/flow.yaml", "web-sessions/in_python.py"),
     ],
 )
 def test_the_two_forms_of_an_example_are_equal(yaml: str, python: str) -> None:

@@ -287,6 +287,7 @@ def test_every_flow_and_every_part_of_the_catalogue_can_be_said_in_sql(name: str
         ("hashtag-velocity/flow.yaml", "hashtag-velocity/flow.sql"),
         ("drivers-hours/flow.yaml", "drivers-hours/in-sql.sql"),
         ("drivers-hours/in_python.py", "drivers-hours/in-sql.sql"),
+        ("web-sessions/in_python.py", "web-sessions/in-sql.sql"),
         ("hashtag-velocity/in_python.py", "hashtag-velocity/flow.sql"),
         ("../src/headrace/demo/hashtag-velocity.yaml", "hashtag-velocity/flow.sql"),
     ],
