@@ -196,6 +196,55 @@ def test_comments_of_sql_survive_json_and_an_edit_there(tmp_path: Path) -> None:
     assert all(comment in again for comment in ("-- The shop.", "-- from the till", "-- how much"))
 
 
+OWN = """\
+from headrace import Bolt, Flow, Processor, ValueState
+
+
+def named(amount: float) -> float:
+    return amount + len(str(amount))
+
+
+class Seen(Processor):
+    n = ValueState("n BIGINT")
+    returns = "n BIGINT"
+    bound = "few users"
+
+    def on_record(self, record, state, timers):
+        state.n.set(state.n.get(0) + 1)
+        return {"n": state.n.get()}
+
+
+class Loud(Bolt):
+    returns = "customer STRING"
+
+    def execute(self, record, out):
+        out.emit(record["customer"].upper())
+
+
+flow = Flow("own")
+orders = flow.source("orders", "generator", kind="orders")
+b = orders.with_("b", x=named)
+c = b.process("c", Seen, by="customer")
+flow.step("d", "bolt", "orders", {"python": Loud})
+c.sink("s", "console")
+flow["d"].sink("t", "console")
+"""
+
+
+def test_functions_of_the_flows_own_file_are_named_by_it(tmp_path: Path) -> None:
+    file = tmp_path / "functions_of_its_own.py"
+    file.write_text(OWN)
+    flow = declare(file).flow
+    assert flow["b"].options.columns[0].value.reference == "functions_of_its_own:named"  # type: ignore[union-attr]
+    for form in ("yaml", "sql", "json"):
+        made = tmp_path / f"made{forms.FORMS[form]}"
+        made.write_text(forms.convert(file, form))
+        assert declare(made).flow == flow, form
+        back = tmp_path / "back.py"
+        back.write_text(forms.convert(made, "python"))
+        assert declare(back).flow == flow, form
+
+
 def test_what_a_form_cannot_say_is_named(tmp_path: Path) -> None:
     file = tmp_path / "lambdas.py"
     file.write_text(
@@ -204,13 +253,17 @@ def test_what_a_form_cannot_say_is_named(tmp_path: Path) -> None:
         "a = orders.map('a', lambda record: record, returns='id BIGINT')\n"
         "b = orders.with_('b', x=named)\na.sink('s', 'console')\nb.sink('t', 'console')\n"
     )
-    for form in forms.FORMS:
+    for form in ("yaml", "sql", "json"):
         with pytest.raises(FlowError) as raised:
             forms.convert(file, form)
-        assert [(p.code, p.step, p.location.line) for p in raised.value.problems] == [
-            ("unsupported", "a", 10),
-            ("unsupported", "b", 11),
-        ]
+        assert [(p.code, p.step, p.location.line) for p in raised.value.problems] == [("unsupported", "a", 10)]
+        assert "as a lambda" in raised.value.problems[0].hint
+    assert forms.convert(file, "python") == file.read_text()
+    apart = file.rename(tmp_path / "not-a-module.py")
+    with pytest.raises(FlowError) as raised:
+        forms.convert(apart, "yaml")
+    assert [(p.step, "can be imported" in p.hint) for p in raised.value.problems] == [("a", False), ("b", True)]
+    apart.rename(file)
     told = CliRunner().invoke(convert_command, [str(file), "--to", "sql"])
     assert isinstance(told.exception, FlowError)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping
@@ -20,7 +21,25 @@ def reference_of(function: Callable[..., Any]) -> str:
     module, name = getattr(function, "__module__", "?"), getattr(function, "__qualname__", type(function).__name__)
     if "<" in name and hasattr(function, "__code__"):
         return f"{module}:{name}@{function.__code__.co_firstlineno}"
-    return f"{module}:{name}"
+    return f"{_importable(module)}:{name}"
+
+
+FLOW_MODULE = "headrace_flow_"
+"""What the module of a flow's own Python file is called, before the file's name."""
+
+
+def _importable(module: str) -> str:
+    """The name by which others may import a flow's own file, if it has one; else the module as it is called."""
+    file = getattr(sys.modules.get(module), "__file__", None)
+    if not module.startswith(FLOW_MODULE) or file is None:
+        return module
+    name = Path(file).stem
+    try:
+        found = importlib.util.find_spec(name) if name.isidentifier() else None
+    except (ImportError, ValueError):
+        found = None
+    same = found is not None and found.origin is not None and Path(found.origin).resolve() == Path(file)
+    return name if same else module
 
 
 def load(reference: str) -> Callable[..., Any]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from headrace.author.callables import FLOW_MODULE, Reference
 from headrace.declare import jsonfile
 from headrace.declare.load import declare, draft
 from headrace.declare.resolve import resolve
@@ -34,6 +35,8 @@ def convert(path: Path, form: str) -> str:
     if errors:
         raise FlowError(*errors)
     text = path.read_text(encoding="utf-8")
+    if form == form_of(path) == "python":
+        return text  # the author's own is the best there is, and its layout is left to a Python formatter
     return write(declared.flow, form, _by_hand(path, text))
 
 
@@ -102,13 +105,13 @@ def unsayable(flow: Flow, form: str) -> Iterator[Problem]:
     for part in flow:
         kind = type(part).__name__.lower()
         for found in _inside(part):
-            if isinstance(found, Function) and _homeless(found):
+            if isinstance(found, Function | Reference) and _homeless(_name(found)):
                 yield Problem(
                     code="unsupported",
-                    message=f'{kind} "{part.name}" calls {found.reference}, which cannot be named in {form}',
+                    message=f'{kind} "{part.name}" calls {_name(found)}, which cannot be named in {form}',
                     location=part.places.location,
                     step=part.name,
-                    hint="define it with a name in a module of its own, beside the flow",
+                    hint=_home_for(_name(found)),
                 )
             elif isinstance(found, Secret) and found.reference != found.get_secret_value():
                 yield Problem(
@@ -120,14 +123,28 @@ def unsayable(flow: Flow, form: str) -> Iterator[Problem]:
                 )
 
 
-def _homeless(function: Function) -> bool:
-    module, _, name = function.reference.partition(":")
-    return "<" in name or module == "__main__" or module.startswith("headrace_flow_")
+def _name(found: Function | Reference) -> str:
+    return found.reference if isinstance(found, Function) else found.name
+
+
+def _homeless(reference: str) -> bool:
+    module, _, name = reference.partition(":")
+    return "<" in name or module == "__main__" or module.startswith(FLOW_MODULE)
+
+
+def _home_for(reference: str) -> str:
+    """How what has no name that could be imported gets one."""
+    module, _, name = reference.partition(":")
+    if "<" in name:
+        return "define it with a name, not inside another function or as a lambda"
+    if module.startswith(FLOW_MODULE):
+        return "give the flow's file a name that can be imported (letters, digits, _), or put it in a module beside it"
+    return "define it with a name in a module of its own, beside the flow"
 
 
 def _inside(value: Any) -> Iterator[Any]:
-    """All functions and secrets in a part."""
-    if isinstance(value, Function | Secret):
+    """All functions, classes and secrets in a part."""
+    if isinstance(value, Function | Reference | Secret):
         yield value
     elif isinstance(value, BaseModel):
         for name in type(value).model_fields:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from headrace.author.callables import travel_by_value
+from headrace.author.callables import FLOW_MODULE, travel_by_value
 from headrace.declare import flowfile
 from headrace.declare.draft import Draft
 from headrace.declare.parameters import Values
@@ -128,7 +128,7 @@ def _python(path: Path, at: Location, given: Values | None) -> Declared:
 
 def _module(path: Path) -> ModuleType:
     """The file as a module; its functions travel to workers by value, since they cannot import it."""
-    name = f"headrace_flow_{path.stem.replace('-', '_')}"
+    name = f"{FLOW_MODULE}{path.stem.replace('-', '_')}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None
     assert spec.loader is not None
