@@ -30,7 +30,9 @@ parameters:
   rows: 3
   pause: {type: duration, default: 10 seconds}
   shuffle: {type: int, default: 2, choices: [2, 4]}
+  bad: {type: int, default: 10000}
 spark: {spark.sql.shuffle.partitions: "${param:shuffle}"}
+dead_letters: {per_minute: "${param:bad}"}
 
 sources:
   orders:  # from the shop
@@ -55,12 +57,13 @@ def declared(text: str = TEXT, **given: Any) -> Declared:
 
 
 def python() -> Flow:
-    flow = Flow("large")
+    flow = Flow("large", dead_letters={"per_minute": "${param:bad}"})
     limit = flow.param("limit", int, default=10, description="Above it is large.")
     user = flow.param("user", str, default="o'hara")
     rows = flow.param("rows", default=3)
     pause = flow.param("pause", timedelta, default="10 seconds")
     shuffle = flow.param("shuffle", int, default=2, choices=[2, 4])
+    flow.param("bad", int, default=10_000)
     flow.settings({"spark.sql.shuffle.partitions": shuffle})
     orders = flow.source(
         "orders",
@@ -93,7 +96,12 @@ def test_a_value_is_put_in_by_its_type_as_a_whole_and_as_text_within_one() -> No
         "rows": 3,
         "pause": timedelta(seconds=10),
         "shuffle": 2,
+        "bad": 10_000,
     }
+    assert found.flow.dead_letters is None, "that is the default"
+    assert declared(asked={"bad": "7"}).flow.dead_letters.per_minute == 7
+    told = declared(asked={"bad": "-1"}).problems
+    assert [(p.code, p.location.line) for p in told] == [("bad-option", 10)]
 
 
 def test_the_python_form_and_the_flow_file_are_the_same_flow_and_stay_so_when_written() -> None:
@@ -101,7 +109,8 @@ def test_the_python_form_and_the_flow_file_are_the_same_flow_and_stay_so_when_wr
 
     assert flow == declared().flow
     assert resolve(flowfile.read(write(flow))).flow == flow == resolve(flowfile.read(write(declared().flow))).flow
-    other = resolve(flowfile.read(write(flow)), Values(asked={"limit": 99, "shuffle": 4})).flow
+    other = resolve(flowfile.read(write(flow)), Values(asked={"limit": 99, "shuffle": 4, "bad": 3})).flow
+    assert other.dead_letters.per_minute == 3
     assert str(other["large"].options.where).startswith("amount > 99")  # type: ignore[union-attr]
     assert dict(other.spark) == {"spark.sql.shuffle.partitions": "4"}
     assert rewrite(declared().flow, TEXT) == TEXT, "nothing is changed that means the same"
@@ -124,6 +133,7 @@ def test_where_a_value_comes_from_the_strongest_first() -> None:
         "rows": 2,
         "pause": timedelta(seconds=3),
         "shuffle": 4,
+        "bad": 10_000,
     }
     assert declared(**layers | {"asked": {"limit": "5"}}).flow.values["limit"] == 5
 
@@ -139,7 +149,7 @@ def test_where_a_value_comes_from_the_strongest_first() -> None:
         (("{type: int, default: 10,", "{type: integer,"), {}, 'flow.yaml:3:17: parameter "limit" option "type"'),
         (("default: 10,", "defalt: 10,"), {}, 'flow.yaml:3:30: parameter "limit" has no option "defalt"'),
         (("default: 10,", ""), {}, 'flow.yaml:3:10: parameter "limit" of flow "large" is not given'),
-        (("> ${param:limit}", "> ${param:size}"), {}, 'flow.yaml:19:22: the flow has no parameter "size"'),
+        (("> ${param:limit}", "> ${param:size}"), {}, 'flow.yaml:21:22: the flow has no parameter "size"'),
         (("> ${param:limit}", "> 10"), {}, 'flow.yaml:3:10: warning: parameter "limit" is not used [unused]'),
     ],
 )

@@ -58,7 +58,8 @@ def resolve(draft: Draft, given: Values | None = None) -> Declared:
         at, hint = draft.places.at("state"), nearest(str(draft.state), STORES)
         problems.append(Problem(code="bad-option", message=message, location=at, hint=hint))
     whole = _Reader(Entry(kind="step", name="", data={}, places=draft.places))
-    letters = whole.dead_letters(draft.dead_letters)
+    said, letters_by, complete = parameters.fill(draft.dead_letters, draft.places, "dead_letters")
+    letters = whole.dead_letters(said) if complete else None
     problems += whole.problems
     parts: dict[str, list[Any]] = {"source": [], "step": [], "sink": []}
     seen: dict[str, Entry] = {}
@@ -87,7 +88,11 @@ def resolve(draft: Draft, given: Values | None = None) -> Declared:
         state=draft.state if draft.state in STORES else None,
         parameters=parameters.declared,
         values=parameters.values,
-        written=as_written(draft.spark, parameters.declared) if set_by else None,
+        written={
+            name: as_written(data, parameters.declared)
+            for name, data, uses in (("spark", draft.spark, set_by), ("dead_letters", draft.dead_letters, letters_by))
+            if uses
+        },
         dead_letters=letters,
         places=draft.places,
     )

@@ -22,10 +22,12 @@ def show(flow: Flow) -> dict[str, Any]:
         said["state"] = flow.state
     if flow.parameters:
         said["parameters"] = {p.name: _parameter(p) for p in flow.parameters}
-    if flow.dead_letters is not None:
+    if "dead_letters" in flow.written:
+        said["dead_letters"] = flow.written["dead_letters"]
+    elif flow.dead_letters is not None:
         said["dead_letters"] = show_options(flow.dead_letters)
     if flow.spark:
-        said["spark"] = flow.written or dict(flow.spark)
+        said["spark"] = flow.written.get("spark") or dict(flow.spark)
     for section, parts in (("sources", flow.sources), ("steps", flow.steps), ("sinks", flow.sinks)):
         if parts:
             said[section] = {part.name: show_entry(part) for part in parts}

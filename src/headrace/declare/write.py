@@ -48,6 +48,7 @@ def _commentable(value: Any) -> Any:
 def rewrite(flow: Flow, original: str) -> str:
     """The author's file with what differs in meaning changed, and every other line as it was."""
     tree, old, new = yaml_of("", []).load(original), resolve(read(original)).flow, show(flow)
+    said = set(new)
     for section in SECTIONS:
         wanted = new.pop(section, {})
         present = tree.setdefault(section, {}) if wanted else tree.get(section) or {}
@@ -67,7 +68,7 @@ def rewrite(flow: Flow, original: str) -> str:
         if tree.get(key) != value:
             tree[key] = value
     top = ("description", "state", "parameters", "dead_letters", "spark")
-    for key in [k for k in tree if k in top and not getattr(flow, k)]:
+    for key in [k for k in tree if k in top and k not in said]:
         del tree[key]
     return _text(tree)
 

@@ -156,8 +156,8 @@ class Flow:
     parameters: tuple[Parameter, ...] = ()
     values: Mapping[str, Any] = field(default_factory=dict, compare=False)
     """What its parameters were given, by name: the options of its parts hold these values."""
-    written: Any = field(default=None, compare=False, repr=False)
-    """Its Spark settings as they were written, if they refer to parameters."""
+    written: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """Its settings as they were written, by name, where they refer to parameters."""
     dead_letters: Any = None
     """What is done about dead letters; None: the defaults."""
     places: Places = field(default=Places(), compare=False, repr=False)
