@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from headrace.errors import HeadraceError, UsageError
+from headrace.errors import FlowError, HeadraceError, UsageError
 
 if TYPE_CHECKING:
     from headrace.run.workbench import Workbench
@@ -207,8 +207,13 @@ class Shell:
     def run(self, file: str) -> None:
         import subprocess
 
+        problems = self.bench.report().errors
+        if problems:
+            raise FlowError(*problems)
         self.save(file)
-        done = subprocess.run([sys.executable, "-m", "headrace", "run", file, "--detach"], check=False)
+        command = [sys.executable, "-m", "headrace", "run", file, "--detach"]
+        command += ["--bootstrap", self.bootstrap] if self.bootstrap else []
+        done = subprocess.run(command, check=False)
         if done.returncode:
             raise UsageError(f"{file} was not started", hint="the reason is above")
 

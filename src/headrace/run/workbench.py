@@ -30,6 +30,8 @@ _QUERY, _SCREEN = "_query", "_screen"
 _FILE = "typed"
 _UNFINISHED = frozenset({"unused", "no-sink", "no-source"})
 """What is wrong with every flow that is still being typed."""
+_PATIENCE = 5.0
+"""Seconds that a batch in which a query is stopped may take to its end."""
 
 
 def statements_in(text: str) -> list[str]:
@@ -189,13 +191,16 @@ class Workbench:
     @staticmethod
     def _live(made: Any, where: Where, rows: queue.Queue[list[Row]], stop: threading.Event) -> Iterator[list[Row]]:
         started = []
+        writing, ending = threading.Lock(), threading.Event()
         try:
             for query in made.queries:
                 checkpoint = where.home / "checkpoints" / query.name
                 lowered = lower(made, query, replace(where, checkpoint=checkpoint))
 
                 def write(frame: DataFrame, batch: int, lowered: Lowered = lowered) -> None:
-                    lowered.write(frame, batch)
+                    with writing:
+                        if not ending.is_set():
+                            lowered.write(frame, batch)
 
                 started.append(
                     lowered.trunk.writeStream.foreachBatch(write)
@@ -211,5 +216,9 @@ class Workbench:
                     if failed is not None:
                         raise failed from None
         finally:
+            # A query that is stopped within a batch fails in it, and Spark prints pages about that.
+            ending.set()
+            if writing.acquire(timeout=_PATIENCE):
+                writing.release()
             for running in started:
                 running.stop()
