@@ -65,6 +65,7 @@ def test_a_new_project_does_what_its_readme_says(place: Place) -> None:
     status = place.run("status", "revenue", within="shop").out
     assert re.search(r"status +finished since", status)
     assert re.search(r"progress +in 3,000, out ", status)
+    assert re.search(r"ledger orders +read 3,000, emitted 3,000", status)
     assert (
         place.run("logs", "revenue", "--events", within="shop").out.splitlines()[-1].startswith('{"event":"finished"')
     )

@@ -30,6 +30,25 @@ def test_a_repeated_batch_replaces_its_own_entry(tmp_path: Path) -> None:
     ]
 
 
+def test_totals_are_added_up_in_the_file_and_of_what_is_held_the_last_counts(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path / "ledger.db")
+    assert ledger.totals() == []
+    for batch, held in ((0, 3), (1, 9), (2, 4)):
+        made = (
+            Line(part="orders", balance="source", numbers={"read": 5, "emitted": 4, "dead": 1}),
+            Line(part="sums", balance="state", numbers={"read": 4, "held": held}),
+            Line(part="table", balance="sink", numbers={"given": batch, "written": batch}),
+            Line(part="large", balance="some", towards="table", numbers={"read": 2, "emitted": 1, "filtered": 1}),
+        )
+        ledger.put(Entry(query="q", batch=batch, lines=made))
+    assert ledger.totals() == [
+        {"query": "q", "part": "orders", "towards": "", "numbers": {"read": 15, "emitted": 12, "dead": 3}},
+        {"query": "q", "part": "sums", "towards": "", "numbers": {"read": 12, "held": 4}},
+        {"query": "q", "part": "table", "towards": "", "numbers": {"given": 3, "written": 3}},
+        {"query": "q", "part": "large", "towards": "table", "numbers": {"read": 6, "emitted": 3, "filtered": 3}},
+    ]
+
+
 def test_only_committed_batches_are_added_up_and_none_may_be_missing() -> None:
     entries = [source(0, read=1, emitted=1), source(2, read=1, emitted=1), source(3, read=9, emitted=0)]
     made = audit(entries, {"q": 2})

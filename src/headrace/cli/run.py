@@ -198,6 +198,7 @@ def _describe(found: dict[str, Any]) -> list[str]:
         ("mode", found["mode"]),
         ("progress", numbers or "none yet"),
         *((f"watermark {name}", mark) for name, mark in sorted(sources.items())),
+        *((f"ledger {_of(one)}", _numbers(one["numbers"])) for one in found["ledger"]),
         ("restarts", _restarts(found)),
         *((f"resume {name}", show_resume(point)) for name, point in found["resume"].items()),
         *([("failure", found["failure"]["message"])] if found["failure"] else []),
@@ -205,6 +206,17 @@ def _describe(found: dict[str, Any]) -> list[str]:
     ]
     width = max(len(name) for name, _ in rows)
     return [f"{name:<{width}}  {value}" for name, value in rows]
+
+
+def _of(one: dict[str, Any]) -> str:
+    return f"{one['part']} -> {one['towards']}" if one["towards"] else str(one["part"])
+
+
+def _numbers(numbers: dict[str, int]) -> str:
+    """The totals of one part, in the order of the audit."""
+    from headrace.run.audit import COLUMNS
+
+    return ", ".join(f"{name} {numbers[name]:,}" for name in COLUMNS if name in numbers)
 
 
 @click.command("list", epilog=_examples("headrace list", "headrace list --json"))

@@ -14,12 +14,12 @@ from headrace.run.checkpoint import last_committed
 from headrace.run.driver import load_flow
 from headrace.run.gaps import count_gaps, short
 from headrace.run.home import Home
-from headrace.run.ledger import Ledger
+from headrace.run.ledger import ledger_of
 
 
 def of_run(project: Project, home: Home) -> Audit:
     """The ledger of a run, added up; of the last one, where it ran in batch mode."""
-    record, ledger = home.read(), _ledger(home)
+    record, ledger = home.read(), ledger_of(home)
     if not ledger.path.exists():
         raise UsageError(f'run "{home.name}" has no ledger yet', hint="it is begun with the first batch")
     entries = list(ledger.entries())
@@ -39,10 +39,4 @@ def of_run(project: Project, home: Home) -> Audit:
 
 def entries(home: Home) -> list[dict[str, Any]]:
     """Every entry as plain data."""
-    return [asdict(entry) for entry in _ledger(home).entries()]
-
-
-def _ledger(home: Home) -> Ledger:
-    record = home.read()
-    batch = record.mode == Mode.BATCH.value
-    return Ledger(home.batch(record.batch_runs) / home.ledger.name if batch else home.ledger)
+    return [asdict(entry) for entry in ledger_of(home).entries()]

@@ -14,6 +14,7 @@ from headrace.project import Project
 from headrace.run.checkpoint import resume_point
 from headrace.run.home import LIVE, Home, home_of
 from headrace.run.index import Index, Row
+from headrace.run.ledger import ledger_of
 from headrace.run.process import Process
 
 STOP_WITHIN = 60.0
@@ -77,6 +78,7 @@ def status(home: Home) -> dict[str, Any]:
         "asked": asdict(record.asked),
         "progress": row.progress if row else {},
         "last_batch": dict(last) if last else None,
+        "ledger": ledger_of(home).totals(),
         "resume": _resume(home, list(record.queries)),
     }
 

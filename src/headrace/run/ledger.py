@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from headrace.compile.counting import Counts
 from headrace.compile.plan import Plan, Query
-from headrace.model import Port, Sink, Source, Step
+from headrace.model import Mode, Port, Sink, Source, Step
 from headrace.observe import events
 from headrace.operators.base import left_out
 
 if TYPE_CHECKING:
     from headrace.compile.lower import Outcome
+    from headrace.run.home import Home
 
 Balance = Literal["source", "each", "some", "others", "state", "sink"]
 _PATIENCE = 30.0
@@ -125,6 +126,22 @@ class Ledger:
             made = tuple(Line(**line) for line in json.loads(lines))
             yield Entry(query=name, batch=batch, at=at, lines=made)
 
+    def totals(self) -> list[dict[str, Any]]:
+        """Each part's numbers added up over all batches so far; of what is held, the last."""
+        if not self.path.exists():
+            return []
+        made: dict[tuple[str, str, str], dict[str, int]] = {}
+        with self._open() as database:
+            # max() makes SQLite take the other columns of a group from the row that has the greatest.
+            for query, part, towards, name, whole, _, last in database.execute(
+                "SELECT b.query, json_extract(l.value, '$.part'), json_extract(l.value, '$.towards'), n.key, "
+                "sum(n.value), max(b.batch), n.value "
+                "FROM batches b, json_each(b.lines) l, json_each(l.value, '$.numbers') n "
+                "GROUP BY 1, 2, 3, 4 ORDER BY b.query, avg(l.key), avg(n.id)"
+            ):
+                made.setdefault((query, part, towards or ""), {})[name] = last if name == "held" else whole
+        return [{"query": q, "part": p, "towards": t, "numbers": numbers} for (q, p, t), numbers in made.items()]
+
     def lost(self) -> list[Lost]:
         """What was deleted before it was read."""
         if not self.path.exists():
@@ -154,6 +171,13 @@ class Ledger:
             )
             with database:
                 yield database
+
+
+def ledger_of(home: Home) -> Ledger:
+    """The ledger of a run; of the last one, where it ran in batch mode."""
+    record = home.read()
+    batch = record.mode == Mode.BATCH.value
+    return Ledger(home.batch(record.batch_runs) / home.ledger.name if batch else home.ledger)
 
 
 def entry(plan: Plan, query: Query, batch: int, outcome: Outcome, offsets: Mapping[str, int] | None = None) -> Entry:
