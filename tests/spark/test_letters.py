@@ -158,6 +158,67 @@ def test_each_bad_record_is_a_letter_once_and_the_others_go_on(mode: Mode, spark
     assert sorted(every, key=str) == sorted(rows(tmp_path, "every"), key=str)
 
 
+KEYED = """\
+flow: keyed-letters
+sources:
+  orders:
+    files: {path: in}
+    format: json
+    schema: id BIGINT, user STRING, at TIMESTAMP
+    time: {column: at, watermark: 0 seconds}
+steps:
+  initials:
+    from: orders
+    aggregate:
+      by: {initial: {python: "tests.spark.letters_functions:initial"}}
+      window: {tumbling: 1 minute}
+      compute: {n: count(*)}
+  alarms:
+    from: orders
+    process: {python: "tests.spark.letters_functions:Alarm", by: user}
+  told:
+    from: orders
+    bolt: {python: "tests.spark.letters_functions:Shout", grouping: shuffle, parallelism: 2}
+  counted:
+    from: told
+    bolt: {python: "tests.spark.letters_functions:Tally", grouping: {fields: user}, parallelism: 2}
+sinks:
+  per_initial: {from: initials, sqlite: {path: out.db, table: per_initial}}
+  alarm: {from: alarms, sqlite: {path: out.db, table: alarm}}
+  tally: {from: counted, sqlite: {path: out.db, table: tally}}
+"""
+
+
+def test_keys_timers_and_bolts_that_raise_give_letters_too(spark: SparkSession, tmp_path: Path) -> None:
+    users = ["ann", "", "bob", None, "bad", "amy", "bob", "ann"]
+    lines = [json.dumps({"id": n, "user": u, "at": f"2026-01-01T00:00:{n:02}Z"}) for n, u in enumerate(users)]
+    flow = project(tmp_path, KEYED, lines)
+    run(tmp_path, flow, spark)
+
+    with closing(sqlite3.connect(tmp_path / "out.db")) as database:
+        assert sorted(database.execute("SELECT initial, n FROM per_initial")) == [("A", 3), ("B", 3)]
+        assert sorted(database.execute("SELECT user, n FROM alarm")) == [("amy", 1), ("ann", 2), ("bob", 2)]
+        most = sorted(database.execute("SELECT user, max(n) FROM tally GROUP BY user"))
+        assert most == [("AMY", 1), ("ANN", 2), ("BOB", 2)], "what the bolt had counted before it raised is not kept"
+    found = [
+        (o["step"], o["reason"], o["place"].rpartition("/")[2], json.loads(o["record"])) for o in letters(tmp_path)
+    ]
+    of = {step: sorted((r, p, x.get("id", x.get("user"))) for s, r, p, x in found if s == step) for step, *_ in found}
+    code = (Path(__file__).parent / "letters_functions.py").read_text().splitlines()
+    line = {
+        name: 1 + next(n for n, text in enumerate(code) if f"# {name}" in text)
+        for name in ("initial", "alarm", "shout", "tally")
+    }
+    empty, none = "IndexError: string index out of range", "TypeError: 'NoneType' object is not subscriptable"
+    at = {name: f"letters_functions.py:{number}" for name, number in line.items()}
+    assert of["initials"] == [(empty, at["initial"], 1), (none, at["initial"], 3)]
+    assert of["alarms"] == [("ValueError: bad", at["alarm"], "bad")], "what was raised on is a timer"
+    assert of["told"] == [("AttributeError: 'NoneType' object has no attribute 'upper'", at["shout"], 3)]
+    assert of["counted"] == [("KeyError: ''", at["tally"], 1), ("KeyError: 'BAD'", at["tally"], 4)]
+    [letter] = [one for one in letters(tmp_path) if one["step"] == "told"]
+    assert (letter["function"], letter["line"]) == ("tests.spark.letters_functions:Shout.execute", 4)
+
+
 def test_more_letters_than_allowed_or_a_rule_that_stops_end_the_flow(spark: SparkSession, tmp_path: Path) -> None:
     from headrace.run.failure import explain
 

@@ -356,3 +356,36 @@ def test_a_call_that_raises_leaves_no_trace_in_state_timers_or_outputs() -> None
     own = [at(n) for n in (1, 2, 4, 5)]
     assert engine.timers.all() == own
     assert {milliseconds(when) for when in own} <= set(kept.timers())
+
+
+class Fussy(Processor):
+    """Counts what it is given; its timer of the second second raises, after it has changed the state."""
+
+    n = ValueState("n BIGINT")
+    returns = "n BIGINT"
+
+    def on_record(self, record: dict[str, Any], state: Any, timers: Any) -> None:
+        state.n.set(state.n.get(0) + 1)
+        for second in (1, 2, 3):
+            timers.at(datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC))
+
+    def on_timer(self, when: datetime, key: dict[str, Any], state: Any, timers: Any) -> dict[str, Any]:
+        state.n.set(state.n.get(0) + 10)
+        if when.second == 2:
+            raise ValueError("not now")
+        return {"n": state.n.get()}
+
+
+def test_a_timer_that_raises_is_handed_over_once_and_leaves_nothing_behind() -> None:
+    rejected: list[dict[str, str]] = []
+    kept = Memory()
+    engine = Engine(work(Fussy), kept, rejected.append)
+    engine.begin(None, 0)
+    assert list(engine.records({"user": "a"}, [{"user": "a", "n": 1, "at": datetime(2026, 1, 1)}])) == []
+    engine.begin(milliseconds(datetime(2026, 1, 1, 0, 1, tzinfo=UTC)), 0)
+    fired = [row for at in kept.timers() for row in engine.due({"user": "a"}, at)]
+    assert fired == [{"n": 11}, {"n": 21}]
+    assert [(one["reason"], json.loads(one["record"])["user"]) for one in rejected] == [("ValueError: not now", "a")]
+    assert kept.value("n") == (21,)
+    with pytest.raises(UserFunctionError, match="not now"):
+        Live(work(Fussy)).batch(record(1, 0), watermark=9)

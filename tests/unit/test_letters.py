@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from headrace.check import check
 from headrace.cli.letters import safe
 from headrace.compile.again import way
+from headrace.compile.explain import explain, text
 from headrace.compile.letters import Rate, file_of
 from headrace.compile.planner import plan
 from headrace.declare import flowfile
@@ -108,3 +110,63 @@ def test_progress_counts_the_letters_of_a_repeated_batch_once() -> None:
     totals = Totals().add_letters(event).add_letters(event).add_letters({**event, "batch": 6})
     assert totals.dead_letters == 6
     assert "dead letters 6" in show(totals, now=0.0)
+
+
+STOPPING = """\
+flow: stopping
+sources:
+  orders:
+    kafka: orders
+    format: json
+    schema: id BIGINT, user STRING, at TIMESTAMP
+    time: {column: at, watermark: 1 second}
+steps:
+  seconds:
+    from: orders
+    aggregate:
+      by: {who: {python: "tests.spark.letters_functions:initial"}}
+      window: {tumbling: 1 second}
+      compute: {n: count(*), all: {python: "tests.unit.test_letters:joined"}}
+  named:
+    from: seconds
+    with: {name: {python: "tests.unit.test_letters:shorter"}}
+  minutes:
+    from: named
+    aggregate: {by: name, window: {tumbling: 1 minute}, compute: {n: sum(n)}}
+  loud:
+    from: minutes
+    with: {shout: {python: "tests.unit.test_letters:shout"}}
+sinks:
+  table: {from: loud, sqlite: {path: out.db, table: t}}
+"""
+
+
+def joined(user: list[str]) -> str:
+    return ",".join(user)
+
+
+def shorter(who: str) -> str:
+    print(end="")
+    return who[:1]
+
+
+def shout(name: str) -> str:
+    print(end="")
+    return name.upper()
+
+
+def test_functions_that_stop_the_flow_are_named_and_all_others_give_letters() -> None:
+    report = check(resolve(flowfile.read(STOPPING)))
+    assert report.errors == ()
+    told = [(p.code, p.step) for p in report.problems if p.warning]
+    assert told == [("unsupported", "named")]
+    made = plan(report.flow)
+    steps = {one["name"]: one for one in explain(made)["steps"]}
+    assert {name: one.get("stops") for name, one in steps.items() if one.get("stops")} == {
+        "seconds": f"{__name__}:joined: it takes all values of a window, so there is no one record to put aside",
+        "named": "its function: the record cannot be found again between seconds and minutes",
+    }
+    causes = {name: one["rejects"]["when"] for name, one in steps.items() if one.get("rejects")}
+    raises = "make a Python function raise"
+    assert causes == {"orders": ["cannot be read"], "seconds": [raises], "loud": [raises]}
+    assert "raising  stops the flow in its function" in text(made)

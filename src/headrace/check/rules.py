@@ -281,6 +281,17 @@ def letters_can_be_found(checked: Checked) -> Iterator[Problem]:
     """A record that breaks a rule between two steps that remember cannot be found again."""
     flow = checked.flow
     for step in flow.steps:
+        raising = between(flow, step, lambda part: _remembering(part, checked)) if step.options.rejects() else None
+        if raising:
+            yield _problem(
+                step,
+                "unsupported",
+                f'stops the flow if its function raises, between "{raising[0]}" and "{raising[1]}", which remember',
+                step.operator,
+                detail="what state gave is not given again, so the record could not be found to be put aside",
+                hint="let the function catch what it may meet, or put it before or behind those steps",
+                warning=True,
+            )
         if step.expect is None or not any(step.expect.fate(r) == "dead-letter" for r in step.expect.rules):
             continue
         above = [n for n in (step.name, *flow.upstream(step.name)) if _remembering(flow[n], checked)]
@@ -294,6 +305,20 @@ def letters_can_be_found(checked: Checked) -> Iterator[Problem]:
                 detail="what state gave is not given again, so a record that is left out there cannot be found",
                 hint="write `else: drop` or `else: stop`, or put the rules before or behind those steps",
             )
+
+
+def between(flow: Flow, step: Step, remembers: Callable[[Part], bool]) -> tuple[str, str] | None:
+    """The steps that remember and that records of a function lie between, where none can be found again.
+
+    A step that calls its function with its state, such as `process`, tells of each record itself.
+    """
+    operator: Operator = step.options
+    if remembers(step) and not operator.rejects_entering():
+        return None
+    above = [name for name in flow.upstream(step.name) if remembers(flow[name])]
+    below = [s.name for s in flow.steps if step.name in flow.upstream(s.name) and remembers(s)]
+    below = [step.name, *below] if remembers(step) else below
+    return (above[-1], below[0]) if above and below else None
 
 
 def _remembering(part: Part, checked: Checked) -> bool:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from headrace.catalogue import SOURCES
+from headrace.check.rules import between
 from headrace.check.wires import Wires, wires
 from headrace.compile.plan import Plan
+from headrace.compile.planner import remembers
 from headrace.model import OUT, Port, Sink, Source, Step
 from headrace.operators.base import Operator, State
 from headrace.options import show_duration
@@ -53,6 +55,7 @@ def _part(plan: Plan, found: Wires, part: Source | Step | Sink) -> dict[str, Any
             "ports": [p for p in ports if p != OUT],
             "state": _state(state),
             "rejects": _rejects(plan, part),
+            "stops": _stops(plan, part),
         }
     if isinstance(part, Source):
         schema = plan.schemas[Port(part.name)]
@@ -72,7 +75,8 @@ def _rejects(plan: Plan, part: Source | Step) -> dict[str, Any] | None:
     rules = part.expect.rules if part.expect is not None else ()
     unreadable = isinstance(part, Source) and part.table is None and SOURCES[part.connector].carries != "rows"
     causes = ["cannot be read"] if unreadable or (isinstance(part, Source) and part.time is not None) else []
-    causes += ["make a Python function raise"] if isinstance(part, Step) and part.options.rejects() else []
+    raises = isinstance(part, Step) and part.options.rejects() and not between(plan.flow, part, remembers)
+    causes += ["make a Python function raise"] if raises else []
     if not (causes or rules):
         return None
     to = [s.name for s in plan.flow.sinks if part.name in plan.flow.letters_of(s.inputs[0])]
@@ -81,6 +85,14 @@ def _rejects(plan: Plan, part: Source | Step) -> dict[str, Any] | None:
         "rules": [{"rule": str(rule), "else": part.expect.fate(rule)} for rule in rules],
         "dead_letters_to": to,
     }
+
+
+def _stops(plan: Plan, part: Step) -> str | None:
+    """Which of a step's functions stop the flow when they raise, and why."""
+    operator: Operator = part.options
+    around = between(plan.flow, part, remembers) if operator.rejects() else None
+    why = f"its function: the record cannot be found again between {around[0]} and {around[1]}" if around else ""
+    return "; ".join(filter(None, (why, operator.stops()))) or None
 
 
 def _bad(rejects: dict[str, Any]) -> list[str]:
@@ -144,6 +156,8 @@ def text(plan: Plan) -> str:
             lines.append(f"      runs as  {step['how']}")
         if step.get("rejects"):
             lines += _bad(step["rejects"])
+        if step.get("stops"):
+            lines.append(f"      raising  stops the flow in {step['stops']}")
         if step.get("state"):
             bound = step["state"]["bound"] or "nothing: it grows for ever"
             lines.append(f"      state    {step['state']['what']}; bounded by: {bound}")

@@ -262,6 +262,9 @@ class Lowered:
             for port in fronts:
                 if not self.plan.schemas[port].table:
                     branch.frame(port, marked=False)
+            for part in (flow[name] for name in first):
+                if isinstance(part, Step) and part.options.rejects_entering():
+                    branch.step(part, marked=False)
         except FlowError as error:
             if all(SOURCES[s.connector].strongest is Delivery.EXACTLY_ONCE for s in flow.sources):
                 raise
@@ -415,7 +418,8 @@ class Branch:
         return not {name, *self.plan.flow.upstream(name)} & set(self.trunk.stateful)
 
     def _reject(self, name: str) -> Reject:
-        if self._keeps(name):
+        above = {p.step for p in self.plan.flow[name].inputs}  # on its way into a step a record is still what it was
+        if all(self._keeps(part) for part in above):
             return lambda frame, failed: self.rejects.take(name, frame, failed)
         return lambda frame, failed: dead.stopped(name, frame, failed)
 
@@ -457,7 +461,8 @@ class Branch:
         )
         made = operator.lower(frames, low)
         if again is not None:
-            return {port: operator.settled(frame, again.watermark) for port, frame in made.items()}
+            aside = operator.sides()  # what is put aside was given at once
+            return {p: f if p in aside else operator.settled(f, again.watermark) for p, f in made.items()}
         return made
 
     def _spans(self, port: Port, marked: bool, again: Again) -> DataFrame:

@@ -44,7 +44,7 @@ def plan(flow: Flow, *, mode: Mode | None = None, cores: int = 2) -> Plan:
 
 def _settings(flow: Flow, cores: int) -> tuple[Choice, ...]:
     """Spark settings with their reasons; the author's own come last and win."""
-    stateful = [s.name for s in flow.steps if _remembers(s)]
+    stateful = [s.name for s in flow.steps if remembers(s)]
     ours = {
         "spark.sql.shuffle.partitions": (
             str(cores),
@@ -88,7 +88,8 @@ def _in_rocksdb(stateful: list[str], *, asked: bool) -> dict[str, tuple[str, str
     }
 
 
-def _remembers(part: Part) -> bool:
+def remembers(part: Part) -> bool:
+    """Whether a part keeps something between batches."""
     if not isinstance(part, Step):
         return False
     operator: Operator = part.options
@@ -135,7 +136,7 @@ def _chain(flow: Flow, sink: Sink, schemas: Mapping[Port, Schema]) -> list[Port]
     while True:
         part = flow[chain[0].step]
         streams = [port for port in part.inputs if port in schemas and not schemas[port].table]
-        if isinstance(part, Source) or _remembers(part) or len(streams) != 1:
+        if isinstance(part, Source) or remembers(part) or len(streams) != 1:
             return chain
         chain.insert(0, streams[0])
 
@@ -149,7 +150,7 @@ def _query(flow: Flow, found: Wires, base: str, members: list[tuple[Sink, list[P
     # A table that is read again must be met by each batch anew, so its join stays out of the streaming part.
     again = [i for i, port in enumerate(common) if isinstance(part := flow[port.step], Step) and renewed(flow, part)]
     common = common[: again[0]] if again else common
-    if _remembers(flow[base]):
+    if remembers(flow[base]):
         # Behind state a batch cannot be read again, so what may be rejected there stays out of the streaming part.
         first = 0 if getattr(flow[base], "expect", None) is not None else 1
         bad = [i for i, port in enumerate(common) if i >= first and may_reject(flow[port.step])]
@@ -165,7 +166,7 @@ def _query(flow: Flow, found: Wires, base: str, members: list[tuple[Sink, list[P
         steps=steps,
         sinks=tuple(sink.name for sink, _ in members),
         changes=found.changes.get(trunk, Changes.APPEND),
-        stateful=tuple(n for n in steps if _remembers(flow[n])),
+        stateful=tuple(n for n in steps if remembers(flow[n])),
         every=min((p for n in steps if (p := _every(flow[n])) is not None), default=None),
     )
 

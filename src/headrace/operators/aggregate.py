@@ -19,7 +19,7 @@ from headrace.operators.columns import Columns, NamedValue, Value, reads, typed_
 from headrace.operators.folds import Fold
 from headrace.operators.functions import Function
 from headrace.operators.late import LATE, LATE_BY, late_schema, watched
-from headrace.operators.lowering import spark_columns
+from headrace.operators.lowering import computed, may_fail, spark_columns
 from headrace.operators.ordered import windows_in_order
 from headrace.operators.windows import (
     END,
@@ -245,6 +245,16 @@ class Aggregate(Operator):
         python = ", ".join(f"{name}: Python over the values of a window" for name in self._python())
         return f"{python or 'native'}{looks}"
 
+    def rejects(self) -> bool:
+        return self.rejects_entering()
+
+    def rejects_entering(self) -> bool:
+        return may_fail(c.value for c in self.by)
+
+    def stops(self) -> str:
+        made = ", ".join(str(function) for function in self._python().values())
+        return f"{made}: it takes all values of a window, so there is no one record to put aside" if made else ""
+
     def sets_time(self) -> bool:
         return self.window is not None
 
@@ -267,23 +277,27 @@ class Aggregate(Operator):
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
         from pyspark.sql import functions as F
 
-        keys = spark_columns(self.by, low)
         frame, time = frames[0], low.given[0].event_time
         python = self._python()
         answers = [
             *spark_columns((c for c in self.compute if c.name not in python), low),
             *(aggregators.gathered(function, time).alias(f"_headrace_{name}") for name, function in python.items()),
         ]
+        if self.late == "port" and low.aside is not None:
+            assert self.window is not None
+            assert time is not None
+            seen = watched(frame, time, self.window.closes(moment(frame, time)), low.aside)
+            frame = marked_again(seen, time, frame)
+        again = {LATE: self._late_again(frame, time, low)} if self.late == "port" and MARK in frame.columns else {}
+        frame, column = computed(frame, (c.value for c in self.by), low)
+        keys = [column(c.value).alias(c.name) for c in self.by]
         if self.window is None:
             return {"out": frame.groupBy(*keys).agg(*answers)}
         assert time is not None
-        if self.late == "port" and low.aside is not None:
-            seen = watched(frame, time, self.window.closes(moment(frame, time)), low.aside)
-            frame = marked_again(seen, time, frame)
         if (fold := self.window.fold()) is not None:
             if MARK in frame.columns:
                 frame = self.window.in_time(frame, F.col(f"`{time}`"))
-            return {"out": self._in_order(frame, fold, time, keys, low)}
+            return {"out": self._in_order(frame, fold, time, keys, low), **again}
         frame, time = momentary(frame, time)
         grouped = self.window.group(frame, time, keys, self.allowance or timedelta(0)).agg(*answers)
         for name, function in python.items():
@@ -299,7 +313,18 @@ class Aggregate(Operator):
             # Spark would move a later condition on the end below the merging, where each record has its own session.
             ended = F.when(F.monotonically_increasing_id() >= 0, ended)
         end = ended.alias(END, metadata={WATERMARKED: 0, ENDS: True})
-        return {"out": grouped.select(F.col("window.start").alias(START), end, *names)}
+        return {"out": grouped.select(F.col("window.start").alias(START), end, *names), **again}
+
+    def _late_again(self, frame: DataFrame, time: str | None, low: Lowering) -> DataFrame:
+        """The records that a stream has put aside, by their marks."""
+        from pyspark.sql import functions as F
+
+        assert self.window is not None
+        assert time is not None
+        late = frame.where(F.unix_micros(self.window.closes(moment(frame, time))) <= F.col(MARK))
+        behind = (F.col(MARK) - F.unix_micros(F.col(f"`{time}`"))).cast("double") / F.lit(1_000_000.0)
+        names = [name for name in low.schema[LATE].names if name in frame.columns]
+        return late.select(*(f"`{name}`" for name in names), behind.alias(LATE_BY))
 
     def _in_order(self, frame: DataFrame, fold: Fold, time: str, keys: list[Column], low: Lowering) -> DataFrame:
         from pyspark.sql import functions as F

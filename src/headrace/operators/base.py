@@ -154,6 +154,14 @@ class Operator(Options, ABC):
         """Whether it may take records out because they fail: a Python function may raise."""
         return False
 
+    def rejects_entering(self) -> bool:
+        """Whether records may fail on their way into its state, by something that can be done to them again."""
+        return False
+
+    def stops(self) -> str:
+        """Which of its functions stop the flow when they raise, and why; empty: none does."""
+        return ""
+
     def remakes_columns(self) -> bool:
         """Whether its columns are new to Spark even under old names, so that it forgets which of them is the time."""
         return False

@@ -56,6 +56,9 @@ class MapBatches(Operator):
     def output(self, given: Schema, say: Say) -> Schema:
         return of_function(self.returns, given, say)
 
+    def stops(self) -> str:
+        return f"{self.python}: it takes whole batches, so which record it raised on is not known"
+
     def remakes_columns(self) -> bool:
         return True
 

@@ -180,8 +180,8 @@ class _Noted(Timers):
 class Engine:
     """Runs a processor over one key after another; what it gives are plain dicts.
 
-    A record on which it raises is handed to `reject`, and the state is as if it had never come: what was done since
-    the state was last saved is forgotten and done again without it. Without `reject` the error is raised.
+    A record or timer on which it raises is handed to `reject`, and the state is as if it had never come: what was done
+    since the state was last saved is forgotten and done again without it. Without `reject` the error is raised.
     """
 
     def __init__(self, work: Work, kept: Kept, reject: Callable[[dict[str, str]], None] | None = None) -> None:
@@ -301,7 +301,16 @@ class Engine:
         assert isinstance(self.timers, _Noted)
         if at not in self.timers.own:
             return  # one of ours, or deleted, or fired already
-        answers = self._take_timer(at, key)
+        try:
+            answers = self._take_timer(at, key)
+        except UserFunctionError as error:
+            if self._reject is None:
+                raise
+            self._undo()
+            self.timers.take(at)  # it has come, and would fail again
+            self.timers.save()
+            self._reject({**failure_of(error), "record": as_json({"timer": moment(at), **key})})
+            return
         self._done.append((at, at, key))
         yield from answers
 
