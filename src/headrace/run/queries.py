@@ -68,7 +68,9 @@ class Running:
         return bool(self.spark.isActive)
 
     def once_more(self) -> Running:
-        """The same query started again for one batch."""
+        """The same query, which has ended well, started again for one batch."""
+        # It is no longer active a moment before Spark lets go of its name; on a busy machine that moment is long.
+        self.spark.awaitTermination()
         return Running(
             query=self.query,
             watermarked=self.watermarked,
