@@ -11,9 +11,10 @@ PYTHON := $(BIN)/python
 PYTEST := $(PYTHON) -m pytest -q
 OLDEST := import sys; sys.exit(sys.version_info < (3, 11))
 UPGRADE ?=
+ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test format lock docs bench-overhead bench-ledger bench-recovery bench-state bench-windows chaos clean style fast generated jars servers
+.PHONY: help setup demo check test format lock docs bench bench-w1 bench-w2 bench-w3 bench-scale bench-load bench-start bench-overhead bench-ledger bench-recovery bench-state bench-windows bench-report chaos clean style fast generated jars servers
 
 help: ## lists these
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -62,20 +63,44 @@ lock: setup ## pins everything anew into requirements.lock; UPGRADE="name …" o
 docs: setup ## writes the reference from the option models
 	$(PYTHON) -m tools.generated
 
+bench: setup ## lists the benchmarks; ARGS="…" goes to any of the ones below
+	@$(PYTHON) -m bench
+
+bench-w1: setup jars ## windowed count from JSON: ours, PySpark by hand, Flink SQL, Kafka Streams, Bytewax, Quix, Pathway
+	$(PYTHON) -m bench w1 $(ARGS)
+
+bench-w2: setup jars ## stateless JSON to Kafka: the same systems
+	$(PYTHON) -m bench w2 $(ARGS)
+
+bench-w3: setup jars ## latency at 1,000 and 10,000 events/s, stateless and keyed: the same systems
+	$(PYTHON) -m bench w3 $(ARGS)
+
+bench-load: setup jars ## latency against load until it breaks
+	$(PYTHON) -m bench load $(ARGS)
+
+bench-scale: setup jars ## one core to two, a thousand keys to ten million: rate and memory
+	$(PYTHON) -m bench scale $(ARGS)
+
+bench-start: setup jars ## from `headrace run` to the first result, and what of it is whose
+	$(PYTHON) -m bench start $(ARGS)
+
+bench-report: setup ## writes the tables and plots of docs/performance.md from bench/results
+	$(PYTHON) -m bench report
+
 bench-overhead: setup jars ## the W1 flow against the same job by hand
-	$(PYTHON) bench/overhead.py
+	$(PYTHON) -m bench overhead
 
 bench-windows: setup jars ## every kind of window over the same events: rate and memory
-	$(PYTHON) bench/windows.py
+	$(PYTHON) -m bench windows
 
 bench-ledger: setup jars ## what it costs to account for every record
-	$(PYTHON) bench/ledger.py
+	$(PYTHON) -m bench ledger
 
 bench-state: setup jars ## five million keys in RocksDB: rate, and memory of the whole driver
-	$(PYTHON) bench/state.py
+	$(PYTHON) -m bench state
 
 bench-recovery: setup jars ## from kill -9 of the driver to the first new result, and what of it is whose
-	$(PYTHON) bench/recovery.py
+	$(PYTHON) -m bench recovery
 
 chaos: setup jars servers ## three flows side by side under fifty faults each; the nightly form of tests/chaos
 	HEADRACE_CHAOS_KILLS=50 $(PYTEST) tests/chaos -s

@@ -1,43 +1,98 @@
-"""The events of the benchmarks: JSON of about 110 bytes, 10,000 users, 100 pages, one millisecond for every hundred."""
+"""The events of the benchmarks: JSON of about 110 bytes, 10,000 users, 100 pages, one millisecond for every hundred.
+
+The answers that any job must give for them are counted here, in plain Python, while they are sent.
+"""
 
 from __future__ import annotations
 
 import random
 import sys
 import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
 SCHEMA = "user STRING, page STRING, type STRING, amount DOUBLE, ts TIMESTAMP"
 USERS = 10_000
+PAGES = 100
+WINDOW = 10_000
+"""Milliseconds of the windows of W1."""
+_BEGIN = 1_700_000_000_000
+_TYPES = ("view", "click", "buy")
 
 
-def load_events(client: dict[str, str], topic: str, events: int) -> None:
-    """Fills a topic of two partitions with them, keyed by user; the same events in every run."""
+class Event(NamedTuple):
+    """One event, and its milliseconds since 1970."""
+
+    user: str
+    page: str
+    type: str
+    amount: float
+    at: int
+    text: str
+
+
+@dataclass(kw_only=True)
+class Expected:
+    """The right answers: W1's count and sum of each window and page, W2's records and their sum."""
+
+    events: int = 0
+    windows: dict[tuple[int, str], tuple[int, float]] = field(default_factory=dict)
+    buys: int = 0
+    spent: float = 0.0
+
+    def add(self, event: Event) -> None:
+        self.events += 1
+        if event.type != "view":
+            key = event.at // WINDOW * WINDOW, event.page
+            n, total = self.windows.get(key, (0, 0.0))
+            self.windows[key] = n + 1, total + event.amount
+        if event.type == "buy":
+            self.buys += 1
+            self.spent += event.amount
+
+
+def events(count: int, users: int = USERS) -> Iterator[Event]:
+    """The same events every time; with as many users as events, each has one."""
+    draw = random.Random(7)
+    second, shown = 0, ""
+    for number in range(count):
+        # Drawing from many users would miss a third of them, so there each comes in turn, spread by a factor.
+        user = f"u{draw.randrange(users) if users <= USERS else number * 2654435761 % users}"
+        at = _BEGIN + number // 100
+        if at // 1000 != second:
+            second = at // 1000
+            shown = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
+        page, kind = f"p{draw.randrange(PAGES)}", _TYPES[draw.randrange(3)]
+        amount = f"{draw.random() * 100:.2f}"
+        text = (
+            f'{{"id":{number},"user":"{user}","page":"{page}",'
+            f'"type":"{kind}","amount":{amount},"ts":"{shown}.{at % 1000:03d}Z"}}'
+        )
+        yield Event(user, page, kind, float(amount), at, text)
+
+
+def load_events(client: Mapping[str, str], topic: str, count: int, *, users: int = USERS) -> Expected:
+    """Fills a topic of two partitions with them, keyed by user; what is to come of them."""
     from confluent_kafka import Producer
 
     from headrace.log import topics
 
     topics.create(client, topic, partitions=2)
     producer = Producer({**client, "linger.ms": 50, "batch.size": 1_000_000, "compression.type": "lz4"})
-    draw = random.Random(7)
-    begin = 1_700_000_000_000
-    for number in range(events):
-        user = f"u{draw.randrange(USERS)}"
-        at = begin + number // 100
-        moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at // 1000))
-        value = (
-            f'{{"id":{number},"user":"{user}","page":"p{draw.randrange(100)}",'
-            f'"type":"{("view", "click", "buy")[draw.randrange(3)]}","amount":{draw.random() * 100:.2f},'
-            f'"ts":"{moment}.{at % 1000:03d}Z"}}'
-        )
+    expected = Expected()
+    for number, event in enumerate(events(count, users)):
+        expected.add(event)
         while True:
             try:
-                producer.produce(topic, key=user, value=value)
+                producer.produce(topic, key=event.user, value=event.text)
                 break
             except BufferError:
                 producer.poll(0.05)
         if number % 10_000 == 0:
             producer.poll(0)
-        if number % 500_000 == 0:
-            print(f"{number:,} of {events:,} events sent", file=sys.stderr)
+        if number % 1_000_000 == 0:
+            print(f"{number:,} of {count:,} events sent", file=sys.stderr)
     producer.flush()
-    print(f"{events:,} events sent", file=sys.stderr)
+    print(f"{count:,} events sent", file=sys.stderr)
+    return expected

@@ -6,19 +6,19 @@ what the counting takes. `make bench-ledger` prints both ratios and writes them 
 
 from __future__ import annotations
 
-import json
 import os
-import platform
 import shutil
 import statistics
 import sys
-import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import overhead
-from events import load_events
+from bench import machine, overhead, results
+from bench.events import load_events
+from bench.measure import spread
+from bench.place import place
 
 ROUNDS = int(os.environ.get("ROUNDS", "6"))
 BOUND = 0.97
@@ -60,24 +60,18 @@ def check(ledger: Any) -> None:
         sys.exit(f"the ledger does not add up: {made.findings}, {read} read")
 
 
-def main() -> None:
-    from headrace.log import broker
-    from headrace.project import Project
+def main(_: Sequence[str] = ()) -> None:
     from headrace.run.inline import local_session
 
-    work = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
-    (work / "headrace.toml").touch()
-    project = Project.find(work)
-    try:
-        client = {"bootstrap.servers": broker.start(project).bootstrap}
-        load_events(client, overhead.TOPIC, overhead.EVENTS)
+    before = machine.describe()
+    taken: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
+    with place() as at:
+        load_events(at.client, overhead.TOPIC, overhead.EVENTS)
         session = local_session(cores=2)
-        taken: dict[bool, list[tuple[float, float]]] = {True: [], False: []}
         for round_ in range(ROUNDS + 2):  # two to warm up
             for kept in (True, False) if round_ % 2 else (False, True):
-                folder = work / f"{kept}-{round_}"
-                folder.mkdir()
-                seconds, processor = once(session, client, folder, kept=kept)
+                folder = at.fresh(f"{kept}-{round_}")
+                seconds, processor = once(session, at.client, folder, kept=kept)
                 label = "warm-up" if round_ < 2 else f"round {round_ - 1}"
                 name = "with ledger" if kept else "without"
                 rate = overhead.EVENTS / seconds
@@ -86,13 +80,10 @@ def main() -> None:
                     taken[kept].append((seconds, processor))
                 shutil.rmtree(folder)
         session.stop()
-    finally:
-        broker.stop(project, delete=True)
-        shutil.rmtree(work, ignore_errors=True)
-    report(taken)
+    report(taken, before)
 
 
-def report(taken: dict[bool, list[tuple[float, float]]]) -> None:
+def report(taken: dict[bool, list[tuple[float, float]]], before: dict[str, Any]) -> None:
     """Prints and keeps the ratios: medians over the rounds, without over with."""
 
     def ratio(index: int) -> float:
@@ -101,21 +92,16 @@ def report(taken: dict[bool, list[tuple[float, float]]]) -> None:
     clock, processor = ratio(0), ratio(1)
     print(f"\nthroughput with the ledger, of that without: {clock:.3f} by the clock, {processor:.3f} by processor time")
     print(f"at least {BOUND} is the aim")
-    result = {
+    forms = (("with", True), ("without", False))
+    found = {
         "events": overhead.EVENTS,
         "rounds": ROUNDS,
         "ratio_by_clock": round(clock, 3),
         "ratio_by_processor_time": round(processor, 3),
-        "seconds": {name: [round(s, 2) for s, _ in taken[kept]] for name, kept in (("with", True), ("without", False))},
-        "processor_seconds": {
-            name: [round(p, 2) for _, p in taken[kept]] for name, kept in (("with", True), ("without", False))
-        },
-        "load": [round(n, 1) for n in os.getloadavg()],
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
-        "when": time.strftime("%Y-%m-%d"),
+        "seconds": {name: spread([s for s, _ in taken[kept]], 2) for name, kept in forms},
+        "processor_seconds": {name: spread([p for _, p in taken[kept]], 2) for name, kept in forms},
     }
-    target = Path(__file__).parent / "results" / "ledger.json"
-    target.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+    results.keep("ledger", found, of=before)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """From kill -9 of the driver to the first new result: how long, and what of it is whose.
 
-    python bench/recovery.py [--times 5]
+    python -m bench recovery [--times 5]
 
 A windowed flow over a Kafka of its own is fed all the time; its driver is killed in the middle of a batch. The split
 comes from the run's own events: until the supervisor notices and starts another driver, until Spark is up, until the
@@ -11,17 +11,17 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from bench import machine, results
+from bench.measure import spread
 from headrace.log import broker, topics
 from headrace.observe import events
 from headrace.testing.chaos import faults
@@ -29,7 +29,6 @@ from headrace.testing.chaos.feed import Feeder
 from headrace.testing.chaos.run import Asked, running
 from headrace.testing.chaos.scratch import move
 
-RESULTS = Path(__file__).parent / "results" / "recovery.json"
 TARGET = 12.0
 FLOW = """\
 flow: recovery
@@ -55,10 +54,11 @@ STAGES = (("notice", "starting"), ("spark", "session"), ("resume", "started"), (
 PATIENCE = 300.0
 
 
-def main() -> None:
+def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--times", type=int, default=5)
-    times = parser.parse_args().times
+    times = parser.parse_args(arguments).times
+    before = machine.describe()
     with ExitStack() as cleanup:
         folder = Path(cleanup.enter_context(tempfile.TemporaryDirectory(prefix="headrace-recovery-")))
         (folder / "user").mkdir()
@@ -82,7 +82,7 @@ def main() -> None:
             faults.kill_driver(moved)
             runs.append(split(moved.home.events, killed))
             print(f"kill {number + 1}: {runs[-1]['total']:.2f} s  {runs[-1]}", flush=True)
-    report(runs)
+    report(runs, before)
 
 
 def first(path: Path, kind: str, after: float) -> float:
@@ -107,21 +107,12 @@ def split(path: Path, killed: float) -> dict[str, float]:
     return found | {"total": round(before - killed, 3)}
 
 
-def report(runs: list[Mapping[str, float]]) -> None:
-    middle = {name: round(statistics.median(run[name] for run in runs), 3) for name in runs[0]}
-    found: dict[str, Any] = {
-        "command": "make bench-recovery",
-        "at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": {"cores": os.cpu_count(), "python": platform.python_version(), "load": os.getloadavg()[0]},
-        "target_seconds": TARGET,
-        "p50": middle,
-        "max_total": max(run["total"] for run in runs),
-        "runs": runs,
-    }
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
-    print(json.dumps(found["p50"]), "target", TARGET, "s; load", found["machine"]["load"])
+def report(runs: Sequence[Mapping[str, float]], before: dict[str, Any]) -> None:
+    stages = {name: spread([run[name] for run in runs], 3) for name in runs[0]}
+    results.keep("recovery", {"target_seconds": TARGET, "stages": stages}, of=before)
+    middle = {name: found["median"] for name, found in stages.items()}
+    print(json.dumps(middle), "target", TARGET, "s; load", before["load"])
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import json
 import os
-import platform
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from bench import machine, results
+from bench.memory import resident
+from bench.place import TEMPORARY
 
 KEYS = int(os.environ.get("KEYS", "5000000"))
 ONLY = os.environ.get("ONLY", "")
@@ -92,41 +96,6 @@ def write_input(folder: Path) -> int:
     return total
 
 
-def below(pid: int) -> dict[int, int]:
-    """A process and all below it, each with its parent."""
-    children: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-            except (OSError, ValueError, IndexError):
-                continue
-            children.setdefault(parent, []).append(int(entry.name))
-    found = {pid: 0}
-    todo = [pid]
-    while todo:
-        current = todo.pop()
-        found |= dict.fromkeys(children.get(current, []), current)
-        todo += children.get(current, [])
-    return found
-
-
-def resident(pid: int) -> dict[str, int]:
-    """Bytes of resident memory of a process and all below it, by kind."""
-    held: dict[str, int] = {"java": 0, "python": 0}
-    programs: dict[int, str] = {}
-    for current, parent in below(pid).items():
-        try:
-            pages = int(Path(f"/proc/{current}/statm").read_text().split()[1])
-            programs[current] = Path(f"/proc/{current}/exe").readlink().name
-        except (OSError, IndexError):
-            continue
-        # Java that is about to start a command has a child which, for a moment, is itself: the same memory again.
-        if not programs[current] == programs.get(parent) == "java":
-            held["java" if programs[current] == "java" else "python"] += pages * os.sysconf("SC_PAGE_SIZE")
-    return held
-
-
 def run(name: str, work: Path, records: int) -> dict[str, Any]:
     """One flow from start to end: its rate without the start of Spark, and its largest memory."""
     file = work / f"{name}.yaml"
@@ -181,30 +150,24 @@ def seconds_of(events: list[dict[str, Any]]) -> float | None:
     return (datetime.fromisoformat(str(ended)) - datetime.fromisoformat(str(begun))).total_seconds()
 
 
-def main() -> None:
-    work = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
+def main(_: Sequence[str] = ()) -> None:
+    work = Path(tempfile.mkdtemp(prefix=TEMPORARY))
     (work / "headrace.toml").touch()
     (work / "counting.py").write_text(FUNCTION, encoding="utf-8")
-    results: dict[str, Any] = {}
+    before = machine.describe()
+    found: dict[str, Any] = {}
     try:
         records = write_input(work / "input")
         for name in FLOWS:
             if ONLY in ("", name):
-                results[name] = run(name, work, records)
+                found[name] = run(name, work, records)
     finally:
         shutil.rmtree(work, ignore_errors=True)
-    most = max(r["largest_resident_bytes"]["all"] for r in results.values()) / 1e9
+    most = max(r["largest_resident_bytes"]["all"] for r in found.values()) / 1e9
     print(f"at most {most:.2f} GB; under {LIMIT_GB:g} GB is the aim")
-    report = {
-        **results,
-        "limit_gb": LIMIT_GB,
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
-        "when": time.strftime("%Y-%m-%d"),
-    }
-    target = Path(__file__).parent / "results" / "state.json"
-    target.parent.mkdir(exist_ok=True)
+    report = {**found, "limit_gb": LIMIT_GB}
     if KEYS >= 5_000_000 and not ONLY:
-        target.write_text(json.dumps(report, indent=2) + "\n", encoding="utf-8")
+        results.keep("state", report, of=before)
     else:
         print(json.dumps(report, indent=2))
     if most >= LIMIT_GB:

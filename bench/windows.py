@@ -9,21 +9,19 @@ them, and neither writes the file. Fails if a window by count or a sliding one i
 
 from __future__ import annotations
 
-import json
 import os
-import platform
 import shutil
-import signal
 import statistics
 import sys
-import tempfile
-import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from events import SCHEMA, USERS, load_events
-from state import below, resident
+from bench import machine, results, show
+from bench.events import SCHEMA, USERS, load_events
+from bench.memory import Memory, worked
+from bench.place import place
 
 FULL = 4_000_000
 EVENTS = int(os.environ.get("EVENTS", FULL))
@@ -66,38 +64,6 @@ sinks:
 """
 
 
-class Memory(threading.Thread):
-    """The most that this process, Spark's Java and its Python workers hold while it runs."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.most = {"java": 0, "python": 0}
-        self._end = threading.Event()
-
-    def run(self) -> None:
-        while not self._end.wait(0.5):
-            held = resident(os.getpid())
-            if sum(held.values()) > sum(self.most.values()):
-                self.most = held
-
-    def end(self) -> dict[str, int]:
-        self._end.set()
-        self.join()
-        return self.most
-
-
-def worked(pid: int) -> float:
-    """Seconds of processor time of a process and all below it, those that have ended too."""
-    ticks = 0
-    for one in below(pid):
-        try:
-            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        ticks += sum(int(f) for f in fields[11:15])
-    return ticks / os.sysconf("SC_CLK_TCK")
-
-
 def run(session: Any, client: dict[str, str], folder: Path, kind: str) -> dict[str, Any]:
     """One flow from start to end: how long, how many windows, what state was held, how much memory."""
     from headrace.check import load
@@ -113,12 +79,11 @@ def run(session: Any, client: dict[str, str], folder: Path, kind: str) -> dict[s
     for key, value in made.spark.items():
         session.conf.set(key, value)
     where = Where(session=session, streaming=True, home=folder, base=folder, kafka=client)
-    memory = Memory()
-    memory.start()
-    begun, before = time.monotonic(), worked(os.getpid())
-    run_to_end(made, made.queries[0], where, folder / "checkpoint")
-    taken, work = time.monotonic() - begun, worked(os.getpid()) - before
-    held = memory.end()
+    with Memory(lambda: [os.getpid()]) as memory:
+        begun, before = time.monotonic(), worked(os.getpid())
+        run_to_end(made, made.queries[0], where, folder / "checkpoint")
+        taken, work = time.monotonic() - begun, worked(os.getpid()) - before
+        held = memory.end()
     rows = session.read.parquet(str(folder / "out")).selectExpr("count(*)", "sum(n)", "round(sum(total), 2)").first()
     state = sum(f.stat().st_size for f in (folder / "checkpoint" / "state").rglob("*") if f.is_file())
     return {"seconds": taken, "work": work, "memory": held, "windows": rows[0], "records": rows[1], "state": state}
@@ -134,27 +99,19 @@ def check(kind: str, found: dict[str, Any]) -> None:
         sys.exit(f"{kind}: {found['records']:,} records in windows, not nearly {most:,}")
 
 
-def main() -> None:
-    from headrace.log import broker
-    from headrace.project import Project
+def main(_: Sequence[str] = ()) -> None:
     from headrace.run.inline import local_session
 
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("asked to end"))
-    work = Path(tempfile.mkdtemp(prefix="headrace-bench-"))
-    (work / "headrace.toml").touch()
-    project = Project.find(work)
+    before = machine.describe()
     kinds = [kind for kind in KINDS if not ONLY or kind.replace(" ", "-") in ONLY]
     found: dict[str, list[dict[str, Any]]] = {kind: [] for kind in kinds}
-    try:
-        running = broker.start(project)
-        client = {"bootstrap.servers": running.bootstrap}
-        load_events(client, TOPIC, EVENTS)
+    with place() as at:
+        load_events(at.client, TOPIC, EVENTS)
         session = local_session(cores=2)
         for round_ in range(ROUNDS):
             for kind in kinds:
-                folder = work / f"{kind.replace(' ', '-')}-{round_}"
-                folder.mkdir()
-                one = run(session, client, folder, kind)
+                folder = at.fresh(f"{kind.replace(' ', '-')}-{round_}")
+                one = run(session, at.client, folder, kind)
                 check(kind, one)
                 found[kind].append(one)
                 rate, effort = EVENTS / one["seconds"], EVENTS / one["work"]
@@ -163,23 +120,28 @@ def main() -> None:
                 )
                 shutil.rmtree(folder)
         session.stop()
-    finally:
-        broker.stop(project, delete=True)
-        shutil.rmtree(work, ignore_errors=True)
-    report(found)
+    report(found, before)
 
 
-def report(found: dict[str, list[dict[str, Any]]]) -> None:
+def report(found: dict[str, list[dict[str, Any]]], before: dict[str, Any]) -> None:
     """The table, and the file if the run was whole."""
     rates = {kind: statistics.median(EVENTS / one["seconds"] for one in runs) for kind, runs in found.items()}
     base = rates.get("tumbling", max(rates.values()))
     work = {kind: statistics.median(EVENTS / one["work"] for one in runs) for kind, runs in found.items()}
     memory = {kind: max(sum(one["memory"].values()) for one in runs) for kind, runs in found.items()}
-    print(f"\n{'window':15} {'events/s':>10} {'of tumbling':>11} {'per CPU-s':>10} {'windows':>10} {'memory':>8}")
-    for kind, rate in rates.items():
-        bar = "█" * max(1, round(30 * rate / max(rates.values())))
-        windows, held = found[kind][-1]["windows"], memory[kind] / 1e9
-        print(f"{kind:15} {rate:10,.0f} {rate / base:11.2f} {work[kind]:10,.0f} {windows:10,} {held:5.2f} GB  {bar}")
+    heads = ["window", "events/s", "of tumbling", "per CPU-s", "windows", "memory, GB"]
+    rows = [
+        [
+            kind,
+            f"{rate:,.0f}",
+            f"{rate / base:.2f}",
+            f"{work[kind]:,.0f}",
+            f"{found[kind][-1]['windows']:,}",
+            f"{memory[kind] / 1e9:.2f}",
+        ]
+        for kind, rate in rates.items()
+    ]
+    print(f"\n{show.table(heads, rows)}\n\n{show.bars(rates)}")
     result = {
         "events": EVENTS,
         "users": USERS,
@@ -197,12 +159,9 @@ def report(found: dict[str, list[dict[str, Any]]]) -> None:
             }
             for kind, rate in rates.items()
         },
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}",
-        "when": time.strftime("%Y-%m-%d"),
     }
     if EVENTS >= FULL and not ONLY:
-        target = Path(__file__).parent / "results" / "windows.json"
-        target.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
+        results.keep("windows", result, of=before)
     slow = [kind for kind, rate in rates.items() if kind not in NATIVE and rate < LEAST * base]
     if slow:
         sys.exit(f"slower than {LEAST:g} of tumbling: {', '.join(slow)}")

@@ -11,6 +11,7 @@ ROOT = Path(__file__).resolve().parent.parent
 
 GENERATED: dict[str, tuple[str, ...]] = {
     "docs/bad-inputs.md": ("-c", "from tests.bad_inputs import markdown; print(markdown(), end='')"),
+    "docs/performance.md": ("-m", "bench", "report", "--print"),
     "docs/reference.md": ("-c", "from headrace.reference import markdown; print(markdown(), end='')"),
 }
 """Each file, and the Python arguments that print it."""

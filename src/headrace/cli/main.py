@@ -45,6 +45,7 @@ COMMANDS = {
     "produce": "log",
     "consume": "log",
     "group": "log",
+    "bench": "bench",
     "describe": "describe",
 }
 """Each command and the module of this package it lives in, in the order `--help` shows them."""
@@ -118,6 +119,7 @@ SUMMARIES = {
     "produce": "Send records to a topic.",
     "consume": "Read records from a topic.",
     "group": "List, describe and reset consumer groups.",
+    "bench": "Run a benchmark of the source checkout, or list them.",
     "describe": "Show what connectors, operators and formats there are.",
 }
 """One line each, so that `--help` need not load the commands; a test keeps them equal to the commands' own."""

@@ -88,7 +88,7 @@ def _stamp(folder: Path, wanted: Mapping[str, str]) -> str:
 def _fetch(conf: Conf, wanted: Mapping[str, str], folder: Path, java: Java, progress: Progress) -> None:
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f"{conf}-") as scratch:
         fetched = Path(scratch) / conf
-        _resolve(conf, len(wanted), fetched, java, progress)
+        resolve(_HERE / "ivy.xml", conf, len(wanted), fetched, java, progress)
         verify(fetched, wanted)
         for extra in (path for path in fetched.iterdir() if path.name not in wanted):
             raise EndpointError(f'a jar that is not locked was delivered: "{extra.name}"', hint="report it")
@@ -99,15 +99,15 @@ def _fetch(conf: Conf, wanted: Mapping[str, str], folder: Path, java: Java, prog
     progress(f"jars {len(wanted)}/{len(wanted)} ({conf}), verified")
 
 
-def _resolve(conf: Conf, total: int, into: Path, java: Java, progress: Progress) -> None:
-    """Runs Ivy; its own words go to a log in the cache, ours to `progress`."""
+def resolve(lock: Path, conf: str, total: int, into: Path, java: Java, progress: Progress) -> None:
+    """Runs Ivy on a file of its own kind; its words go to a log in the cache, ours to `progress`."""
     ivy_home = cache_home() / "ivy"
     ivy_home.mkdir(parents=True, exist_ok=True)
     settings = os.environ.get("HEADRACE_IVY_SETTINGS") or str(_HERE / "ivysettings.xml")
     command = [
         *(str(java.executable), "-Xshare:auto", "-XX:TieredStopAtLevel=1", *_proxy(os.environ)),
         *("-cp", str(_ivy_jar()), "org.apache.ivy.Main", "-settings", settings, "-cache", str(ivy_home)),
-        *("-ivy", str(_HERE / "ivy.xml"), "-confs", conf, "-types", "jar", "bundle"),
+        *("-ivy", str(lock), "-confs", conf, "-types", "jar", "bundle"),
         *("-retrieve", f"{into}/[artifact]-[revision](-[classifier]).[ext]"),
     ]
     log = cache_home() / f"ivy-{conf}.log"

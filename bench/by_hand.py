@@ -1,0 +1,126 @@
+"""The works as an expert would write them in PySpark, with Spark's defaults or with the settings of ours.
+
+`python -m bench.by_hand` runs the job that `BENCH_JOB` holds, as a rival does; the guard in the tests and
+bench/overhead.py take the frames from here.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
+
+READING = {"kafka.max.poll.records": "5000", "maxOffsetsPerTrigger": "1000000"}
+"""What ours tells the Kafka source."""
+WRITING = {"kafka.linger.ms": "50", "kafka.batch.size": "262144", "kafka.compression.type": "lz4"}
+
+
+def events(session: SparkSession, bootstrap: str, topic: str, schema: str, options: dict[str, str]) -> DataFrame:
+    """The records of a topic as columns."""
+    from pyspark.sql import functions as F
+
+    reader = session.readStream.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("subscribe", topic)
+    raw = reader.option("startingOffsets", "earliest").options(**options).load()
+    return raw.select(F.from_json(F.col("value").cast("string"), schema).alias("r")).select("r.*")
+
+
+def windows(given: DataFrame) -> DataFrame:
+    """W1: ten-second counts and sums per page, without views."""
+    from pyspark.sql import functions as F
+
+    return (
+        given.withWatermark("ts", "5 seconds")
+        .filter("type <> 'view'")
+        .groupBy(F.window("ts", "10 seconds"), "page")
+        .agg(F.count("*").alias("n"), F.sum("amount").alias("total"))
+        .select(
+            F.col("window.start").alias("window_start"), F.col("window.end").alias("window_end"), "page", "n", "total"
+        )
+    )
+
+
+SCHEMAS = {
+    "w1": "page STRING, type STRING, amount DOUBLE, ts TIMESTAMP",
+    "w2": "user STRING, page STRING, type STRING, amount DOUBLE",
+    "stateless": "k STRING, type STRING, x BIGINT, t DOUBLE",
+    "keyed": "k STRING, t DOUBLE",
+    "keys": "user STRING, amount DOUBLE",
+}
+
+
+def result(given: DataFrame, work: str) -> DataFrame:
+    """What a work makes of its events."""
+    from pyspark.sql import functions as F
+
+    if work == "w1":
+        return windows(given)
+    if work == "w2":
+        return given.filter("type = 'buy'").select("user", "page", "amount")
+    if work == "stateless":
+        return given.filter("type = 'buy'").select("k", "x", "t")
+    if work == "keyed":
+        return given.groupBy("k").agg(F.count("*").alias("n"), F.max("t").alias("t"))
+    held = given.groupBy("user").agg(F.count("*").alias("n"), F.sum("amount").alias("total"))
+    return held.filter("n > 1000000000")
+
+
+KEYS = {"w1": "page", "w2": "user", "stateless": "k", "keyed": "k", "keys": "user"}
+
+
+def to_kafka(frame: DataFrame, work: str, bootstrap: str, topic: str, checkpoint: Path) -> DataStreamWriter:
+    """The frame on its way to a topic as JSON; only the trigger is missing."""
+    from pyspark.sql import functions as F
+
+    rows = frame.select(F.col(KEYS[work]).alias("key"), F.to_json(F.struct("*")).alias("value"))
+    writer = rows.writeStream.format("kafka").option("kafka.bootstrap.servers", bootstrap).option("topic", topic)
+    mode = "append" if work in ("w1", "w2") else "update"
+    return writer.outputMode(mode).option("checkpointLocation", str(checkpoint))
+
+
+def _session(job: dict[str, Any]) -> SparkSession:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(f"by hand {job['work']}")
+    for name, value in job["spark"].items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()
+
+
+def _timed(query: StreamingQuery) -> tuple[float, float, int]:
+    """From the start of the first batch to the end of the query, and how many records that were."""
+    from datetime import datetime
+
+    query.awaitTermination()
+    last = time.time()
+    batches = [p for p in query.recentProgress if p["numInputRows"] > 0]
+    first = datetime.fromisoformat(batches[0]["timestamp"].replace("Z", "+00:00")).timestamp()
+    held = [o["numRowsTotal"] for p in query.recentProgress[-1:] for o in p["stateOperators"]]
+    if held:
+        print(f"STATE {sum(held)}", flush=True)
+    return first, last, sum(p["numInputRows"] for p in batches)
+
+
+def main() -> None:
+    """Runs the job that the environment holds."""
+    from bench.rivals.job import BOOTSTRAP, FOLDER, JOB, LIVE, OUT, ROUNDS, TOPIC, WORK, say
+
+    session = _session(JOB)
+    options, writing = JOB["reading"], JOB["writing"]
+    for number in range(ROUNDS):
+        given = events(session, BOOTSTRAP, TOPIC, SCHEMAS[WORK], options)
+        checkpoint = Path(FOLDER, f"checkpoint-{number}")
+        writer = to_kafka(result(given, WORK), WORK, BOOTSTRAP, f"{OUT}-{number}", checkpoint).options(**writing)
+        if LIVE:
+            trigger = {"realTime": JOB["real_time"]} if JOB.get("real_time") else {"processingTime": "0 seconds"}
+            writer.trigger(**trigger).start().awaitTermination()
+            return
+        say(*_timed(writer.trigger(availableNow=True).start()), number)
+    session.stop()
+
+
+if __name__ == "__main__":
+    main()

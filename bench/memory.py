@@ -1,0 +1,90 @@
+"""Memory and processor time of a process and all below it, read from /proc."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+EVERY = 0.25
+"""Seconds between two looks: a heap grows over seconds, and a look at a hundred processes takes milliseconds."""
+
+
+def below(pid: int) -> dict[int, int]:
+    """A process and all below it, each with its parent."""
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except (OSError, ValueError, IndexError):
+                continue
+            children.setdefault(parent, []).append(int(entry.name))
+    found = {pid: 0}
+    todo = [pid]
+    while todo:
+        current = todo.pop()
+        found |= dict.fromkeys(children.get(current, []), current)
+        todo += children.get(current, [])
+    return found
+
+
+def resident(pid: int) -> dict[str, int]:
+    """Bytes of resident memory of a process and all below it, by kind."""
+    held: dict[str, int] = {"java": 0, "python": 0}
+    programs: dict[int, str] = {}
+    for current, parent in below(pid).items():
+        try:
+            pages = int(Path(f"/proc/{current}/statm").read_text().split()[1])
+            programs[current] = Path(f"/proc/{current}/exe").readlink().name
+        except (OSError, IndexError):
+            continue
+        # Java that is about to start a command has a child which, for a moment, is itself: the same memory again.
+        if not programs[current] == programs.get(parent) == "java":
+            held["java" if programs[current] == "java" else "python"] += pages * os.sysconf("SC_PAGE_SIZE")
+    return held
+
+
+def worked(pid: int) -> float:
+    """Seconds of processor time of a process and all below it, those that have ended too."""
+    ticks = 0
+    for one in below(pid):
+        try:
+            fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        ticks += sum(int(f) for f in fields[11:15])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+class Memory(threading.Thread):
+    """The most that some processes and all below them hold while it runs."""
+
+    def __init__(self, pids: Callable[[], Sequence[int]]) -> None:
+        super().__init__(daemon=True, name="memory")
+        self._pids = pids
+        self.most = {"java": 0, "python": 0}
+        self._end = threading.Event()
+
+    def run(self) -> None:
+        while not self._end.wait(EVERY):
+            held = {"java": 0, "python": 0}
+            for pid in self._pids():
+                for kind, size in resident(pid).items():
+                    held[kind] += size
+            if sum(held.values()) > sum(self.most.values()):
+                self.most = held
+
+    def end(self) -> dict[str, int]:
+        """The most by kind; the watching is over."""
+        self._end.set()
+        self.join()
+        return self.most
+
+    def __enter__(self) -> Memory:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()

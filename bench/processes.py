@@ -1,0 +1,107 @@
+"""The processes of a job: started together, watched, ended with all below them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.memory import Memory
+from bench.systems import Command
+
+ENDING = 15.0
+"""Seconds a process has to end by itself once it is asked to."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Started:
+    """The processes of a job while they run."""
+
+    processes: Sequence[subprocess.Popen[bytes]]
+    logs: Sequence[Path]
+    memory: Memory
+    at: float
+
+    @property
+    def running(self) -> bool:
+        return any(p.poll() is None for p in self.processes)
+
+    @property
+    def failed(self) -> bool:
+        return any(p.poll() not in (None, 0) for p in self.processes)
+
+    def wait(self, seconds: float) -> bool:
+        """Whether all ended by themselves in time."""
+        deadline = time.monotonic() + seconds
+        while self.running and not self.failed:
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+        return True
+
+    def lines(self, begin: str) -> list[str]:
+        """What came after `begin` in the lines that begin so."""
+        texts = (log.read_text(encoding="utf-8", errors="replace") for log in self.logs)
+        return [line.removeprefix(begin) for text in texts for line in text.splitlines() if line.startswith(begin)]
+
+    def results(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.lines("RESULT ")]
+
+    def last_words(self) -> str:
+        """What the first process that failed said last."""
+        for process, log in zip(self.processes, self.logs):
+            if process.poll() != 0:
+                text = log.read_text(encoding="utf-8", errors="replace").strip()
+                return f"ended with {process.poll()}: {text[-600:]}"
+        return ""
+
+
+@contextmanager
+def started(commands: Sequence[Command], folder: Path) -> Iterator[Started]:
+    """Starts them; at the end nothing of them is left."""
+    with ExitStack() as open_files:
+        at = time.time()
+        processes: list[subprocess.Popen[bytes]] = []
+        logs: list[Path] = []
+        try:
+            for number, command in enumerate(commands):
+                logs.append(folder / f"log-{number}.txt")
+                processes.append(
+                    subprocess.Popen(
+                        command.arguments,
+                        env={**os.environ, **command.environment},
+                        cwd=folder,
+                        stdin=subprocess.DEVNULL,
+                        stdout=open_files.enter_context(logs[-1].open("wb")),
+                        stderr=subprocess.STDOUT,
+                        start_new_session=True,
+                    )
+                )
+            with Memory(lambda: [p.pid for p in processes if p.poll() is None]) as memory:
+                yield Started(processes=processes, logs=logs, memory=memory, at=at)
+        finally:
+            _end(processes)
+
+
+def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    for number, patience in ((signal.SIGTERM, ENDING), (signal.SIGKILL, ENDING)):
+        for process in processes:
+            if process.poll() is None or number == signal.SIGKILL:
+                _signal(process.pid, number)
+        deadline = time.monotonic() + patience
+        while any(p.poll() is None for p in processes) and time.monotonic() < deadline:
+            time.sleep(0.05)
+
+
+def _signal(group: int, number: int) -> None:
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,292 @@
+"""The tables and plots of docs/performance.md, from bench/results: `python -m bench report`; no number by hand.
+
+What stands between `<!-- bench NAME -->` and `<!-- end -->` is written anew; plots go to docs/plots.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bench import machine, plots, results, show
+from bench.measure import EDGES
+
+DOCS = Path(__file__).resolve().parent.parent / "docs"
+PAGE = DOCS / "performance.md"
+PLOTS = DOCS / "plots"
+_MARKED = re.compile(r"(<!-- bench (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_NONE = "-"
+Table = tuple[list[str], list[list[str]]]
+
+
+def throughput(found: dict[str, Any]) -> Table:
+    """The table of W1 or W2."""
+    heads = ["system", "cold, events/s", "least to most", "warm, events/s", "least to most", "from launch, s", "memory"]
+    rows = []
+    for one in _ranked(found["systems"]):
+        rows.append([one["label"], *_rate(one, "cold"), *_rate(one, "warm"), _launch(one), _memory(one)])
+        if "cold" not in one:
+            rows[-1][1] = _failed(one)
+    return [*heads[:-1], "peak memory, GB"], rows
+
+
+def _ranked(systems: dict[str, Any]) -> list[dict[str, Any]]:
+    """Quickest first; those without a number last."""
+    return sorted(systems.values(), key=lambda one: -one.get("cold", {}).get("median", 0))
+
+
+def _rate(one: dict[str, Any], kind: str) -> list[str]:
+    if kind not in one:
+        return [_NONE, _NONE]
+    return [f"{one[kind]['median']:,}", f"{one[kind]['least']:,} to {one[kind]['most']:,}"]
+
+
+def _launch(one: dict[str, Any]) -> str:
+    return f"{one['from_launch']['median']:g}" if "from_launch" in one else _NONE
+
+
+def _memory(one: dict[str, Any]) -> str:
+    return f"{sum(one['memory'].values()) / 1e9:.2f}" if "memory" in one else _NONE
+
+
+def _failed(one: dict[str, Any]) -> str:
+    """Why a system has no number, short enough for a table."""
+    text = " ".join(str(next(iter(one.get("failed", ["not measured"])))).split())
+    return f"none: {text if len(text) <= 80 else '…' + text[-78:]}"
+
+
+def ratios(found: dict[str, Any]) -> str:
+    """What ours is, of each of the others: cold and warm."""
+    ours = found["systems"].get("headrace", {})
+    lines = []
+    for name, one in found["systems"].items():
+        parts = [
+            f"{ours[kind]['median'] / one[kind]['median']:.2f} {kind}"
+            for kind in ("cold", "warm")
+            if kind in ours and kind in one
+        ]
+        if name != "headrace" and parts:
+            lines.append(f"{one['label']}: {', '.join(parts)}")
+    return "Headrace's rate, of that of " + "; ".join(lines) + "." if lines else ""
+
+
+def throughput_text(found: dict[str, Any]) -> str:
+    """The table and bars for a terminal."""
+    cold = {one["label"]: one["cold"]["median"] for one in _ranked(found["systems"]) if "cold" in one}
+    return f"{show.table(*throughput(found))}\n\n{show.bars(cold)}\n\n{ratios(found)}\n{machine.show(found['machine'])}"
+
+
+def _throughput_part(found: dict[str, Any], name: str) -> str:
+    values = {
+        one["label"]: (one["cold"]["median"], one["cold"]["least"], one["cold"]["most"])
+        for one in _ranked(found["systems"])
+        if "cold" in one
+    }
+    title = f"{name.upper()}, events a second, cold"
+    return _part(found, throughput(found), plot=(name, plots.bars(title, values, "")), after=ratios(found))
+
+
+def _part(found: dict[str, Any], table: Table, *, plot: tuple[str, str] | None = None, after: str = "") -> str:
+    """A table with where it comes from, and a plot beside it."""
+    lines = [show.markdown(*table), ""]
+    if plot is not None:
+        _draw(*plot)
+        lines += [f"![{plot[0]}](plots/{plot[0]}.svg)", ""]
+    if after:
+        lines += [after, ""]
+    return "\n".join([*lines, _source(found)])
+
+
+def _draw(name: str, plot: str) -> None:
+    PLOTS.mkdir(exist_ok=True)
+    (PLOTS / f"{name}.svg").write_text(plot, encoding="utf-8")
+
+
+def _source(found: dict[str, Any]) -> str:
+    """The command, the day, the arguments and the machine."""
+    told = {k: found[k] for k in ("events", "rounds", "seconds", "goal") if found.get(k)}
+    shown = "".join(f", {v:,} {k}" if isinstance(v, int) else f", {k} {v}" for k, v in told.items())
+    unfinished = "" if found.get("whole", True) else " **This run was cut short.**"
+    return f"`{found['command']}`, {found['at']}{shown}; {_on(found)}.{unfinished}\n"
+
+
+def _on(found: dict[str, Any]) -> str:
+    given = found["machine"]
+    return machine.show(given) if isinstance(given, dict) and "memory_gb" in given else str(given)
+
+
+TAIL = ("p50", "p95", "p99", "p99.9", "max")
+
+
+def latency(done: dict[str, Any]) -> Table:
+    """The table of W3 for one work at one rate."""
+    rows = []
+    for one in sorted(done.values(), key=lambda one: one.get("latency", {}).get("p99", float("inf"))):
+        shown = [f"{one['latency'][p]:,.1f}" for p in TAIL] if "latency" in one else [_NONE] * len(TAIL)
+        first = f"{one['first_result']:.1f}" if "first_result" in one else _NONE
+        note = _failed({"failed": [one["failed"]]}) if "failed" in one else ""
+        rows.append([one["label"], *shown, first, _memory(one), note])
+    return ["system", *(f"{p}, ms" for p in TAIL), "first result after, s", "peak memory, GB", ""], rows
+
+
+def latency_text(found: dict[str, Any]) -> str:
+    """Tables and histograms for a terminal."""
+    parts = []
+    for name, done in found["runs"].items():
+        parts.append(f"{name} events/s\n{show.table(*latency(done))}")
+        parts += [f"{one['label']}\n{show.histogram(one['histogram'])}" for one in done.values() if "histogram" in one]
+    return "\n\n".join([*parts, machine.show(found["machine"])])
+
+
+def _latency_part(found: dict[str, Any]) -> str:
+    parts = []
+    for name, done in found["runs"].items():
+        work, _, rate = name.partition(" ")
+        series = {one["label"]: _cumulated(one["histogram"]) for one in done.values() if "histogram" in one}
+        title = f"{work}, {int(rate):,} events/s: share of events that took longer, in percent"
+        plot = plots.lines(title, series, "milliseconds", "percent")
+        _draw(f"w3-{work}-{rate}", plot)
+        shown = [f"**{work}, {int(rate):,} events/s**", "", show.markdown(*latency(done)), ""]
+        parts.append("\n".join([*shown, f"![{name}](plots/w3-{work}-{rate}.svg)", ""]))
+    return "\n".join([*parts, _source(found)])
+
+
+def _cumulated(counts: Sequence[int]) -> list[tuple[float, float]]:
+    """For each end of a histogram's classes, the percentage above it."""
+    total, above = sum(counts), sum(counts)
+    points = []
+    for edge, count in zip(EDGES, counts):
+        above -= count
+        points.append((edge, 100 * above / total))
+    return points
+
+
+def load(found: dict[str, Any]) -> Table:
+    """The table of latency against load."""
+    rows = []
+    for work, systems in found["runs"].items():
+        for one in systems.values():
+            for step in one["steps"]:
+                tail = step.get("latency", {})
+                shown = [f"{tail[p]:,.1f}" if p in tail else _NONE for p in ("p50", "p99", "max")]
+                note = _failed({"failed": [step["verdict"]]}) if step["verdict"] else ""
+                rows.append([f"{work}: {one['label']}", f"{step['asked']:,}", *shown, _memory(step), note])
+    return ["work and system", "events/s", "p50, ms", "p99, ms", "max, ms", "peak memory, GB", ""], rows
+
+
+def load_text(found: dict[str, Any]) -> str:
+    """The table for a terminal."""
+    return f"{show.table(*load(found))}\n\n{machine.show(found['machine'])}"
+
+
+def _load_part(found: dict[str, Any]) -> str:
+    shown = [show.markdown(*load(found)), ""]
+    for work, systems in found["runs"].items():
+        series = {
+            one["label"]: [(s["asked"], s["latency"]["p99"]) for s in one["steps"] if "latency" in s]
+            for one in systems.values()
+        }
+        _draw(f"load-{work}", plots.lines(f"{work}: 99th percentile against load", series, "events/s", "ms"))
+        shown += [f"![{work}](plots/load-{work}.svg)", ""]
+    return "\n".join([*shown, _source(found)])
+
+
+def scale(found: dict[str, Any], kind: str) -> Table:
+    """The table over cores or over keys."""
+    given = found["runs"].get(kind, {})
+    sizes = sorted({int(size) for one in given.values() for size in one["at"]})
+    rows = []
+    for one in given.values():
+        cells = []
+        for size in sizes:
+            good = [run for run in one["at"].get(str(size), ()) if "failed" not in run]
+            rates = [run["rate"] if "rate" in run else run["rates"][0] for run in good]
+            memory = max((sum(run["memory"].values()) for run in good), default=0)
+            cells.append(f"{statistics.median(rates):,.0f} ({memory / 1e9:.2f})" if rates else "none")
+        rows.append([one["label"], *cells])
+    return ["events/s (peak memory, GB)", *(f"{size:,} {kind}" for size in sizes)], rows
+
+
+def scale_text(found: dict[str, Any]) -> str:
+    """The tables for a terminal."""
+    parts = [show.table(*scale(found, kind)) for kind in found["runs"]]
+    return "\n\n".join([*parts, machine.show(found["machine"])])
+
+
+def _scale_part(found: dict[str, Any]) -> str:
+    shown = [f"{show.markdown(*scale(found, kind))}\n" for kind in found["runs"]]
+    given = found["runs"].get("keys", {})
+    series = {
+        one["label"]: [
+            (float(size), float(run["rate"])) for size, runs in one["at"].items() for run in runs[:1] if "rate" in run
+        ]
+        for one in given.values()
+    }
+    if any(series.values()):
+        _draw("scale-keys", plots.lines("events/s against keys", series, "keys", "events/s"))
+        shown.append("![keys](plots/scale-keys.svg)\n")
+    return "\n".join([*shown, _source(found)])
+
+
+def start(found: dict[str, Any]) -> Table:
+    """The table of a start."""
+    forms = found["split"]
+    stages = next(iter(forms.values()))
+    rows = [
+        [
+            stage,
+            *(
+                f"{form[stage]['median']:.2f} ({form[stage]['least']:.2f} to {form[stage]['most']:.2f})"
+                for form in forms.values()
+            ),
+        ]
+        for stage in stages
+    ]
+    return ["stage", *(f"{name}, s" for name in forms)], rows
+
+
+def start_text(found: dict[str, Any]) -> str:
+    """The table and bars for a terminal."""
+    ours = next(iter(found["split"].values()))
+    bars = show.bars({stage: 1000 * one["median"] for stage, one in ours.items()}, " ms")
+    return f"{show.table(*start(found))}\n\n{bars}\n\n{machine.show(found['machine'])}"
+
+
+PARTS: dict[str, Callable[[dict[str, Any]], str]] = {
+    "w1": lambda found: _throughput_part(found, "w1"),
+    "w2": lambda found: _throughput_part(found, "w2"),
+    "w3": _latency_part,
+    "load": _load_part,
+    "scale": _scale_part,
+    "start": lambda found: _part(found, start(found)),
+}
+"""Each result and how it is shown."""
+
+
+def page(text: str) -> str:
+    """The page with what stands between its marks made anew."""
+
+    def fill(mark: re.Match[str]) -> str:
+        found = results.kept(mark[2])
+        body = PARTS[mark[2]](found) if found else f"Not measured yet: `make bench-{mark[2]}`.\n"
+        return f"{mark[1]}{body}{mark[4]}"
+
+    return _MARKED.sub(fill, text)
+
+
+def write() -> None:
+    """Writes the page."""
+    if PAGE.exists():
+        PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Writes the page, or with `--print` prints it."""
+    if "--print" in arguments:
+        sys.stdout.write(page(PAGE.read_text(encoding="utf-8")))
+    else:
+        write()

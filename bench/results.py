@@ -1,0 +1,46 @@
+"""What was measured, kept in bench/results/<name>.json with the machine and the command that measured it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from bench import machine
+
+FOLDER = Path(__file__).parent / "results"
+
+
+def keep(name: str, found: dict[str, Any], *, of: dict[str, Any] | None = None) -> Path:
+    """Writes a result; `of` is the machine as it was before, since a benchmark is itself a load."""
+    whole = {
+        "command": f"make bench-{name}",
+        "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": of or machine.describe(),
+        **found,
+    }
+    FOLDER.mkdir(exist_ok=True)
+    path = FOLDER / f"{name}.json"
+    draft = path.with_suffix(".draft")
+    draft.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    draft.replace(path)
+    return path
+
+
+def kept(name: str) -> dict[str, Any] | None:
+    """A result written before; None if there is none."""
+    try:
+        return dict(json.loads((FOLDER / f"{name}.json").read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+
+
+def unfinished(name: str, told: dict[str, Any]) -> dict[str, Any]:
+    """What a run with the same arguments had measured when it was cut short; nothing if it ended."""
+    found = kept(name)
+    if found is None or found.get("whole", True) or any(found.get(k) != v for k, v in told.items()):
+        return {}
+    print(f"going on with the run of {found['at']}; --again begins anew", file=sys.stderr)
+    return dict(found["runs"])

@@ -1,0 +1,259 @@
+"""Everything that is measured: ours, PySpark by hand, and the rivals; how each is started on a work."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bench import environments
+from bench.flows import flow
+from bench.place import Place
+
+ROOT = Path(__file__).resolve().parent.parent
+LIVE = ("keyed", "stateless")
+_HEAP = "2g"
+"""The largest heap of everything that runs in Java, as ours has it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One work given to one system."""
+
+    work: str
+    bootstrap: str
+    topic: str
+    out: str
+    """Round `n` writes to the topic `<out>-<n>`."""
+    tag: str
+    folder: str
+    total: int = 0
+    cores: int = 2
+    rounds: int = 1
+    goal: str | None = None
+
+    @property
+    def live(self) -> bool:
+        return self.work in LIVE
+
+
+@dataclass(frozen=True, kw_only=True)
+class Command:
+    """A process to start."""
+
+    arguments: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+Commands = Callable[[Job], list[Command]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class System:
+    """One that is measured."""
+
+    name: str
+    label: str
+    guarantee: str
+    """What it promises about its results with the settings used here."""
+    ready: Callable[[], object]
+    """Makes what it needs; raises UnavailableError."""
+    commands: Commands
+    warms: bool = True
+    """Whether a second round in the same process is quicker: whatever Java compiles while it runs."""
+
+
+def _told(job: Job, **more: Any) -> dict[str, str]:
+    """The environment of a job."""
+    paths = [str(ROOT), str(ROOT / "src")]
+    return {"BENCH_JOB": json.dumps({**asdict(job), **more}), "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _ours(job: Job) -> list[Command]:
+    """As a user runs it; several rounds in one process only exist in the form without supervisor."""
+    if job.rounds > 1:
+        return [Command(arguments=[sys.executable, "-m", "bench.ours"], environment=_told(job))]
+    file = Path(job.folder) / f"{job.work}.yaml"
+    file.write_text(flow(job.work, job.topic, f"{job.out}-0", goal=job.goal), encoding="utf-8")
+    (Path(job.folder) / "headrace.toml").touch()
+    run = [sys.executable, "-m", "headrace.cli.main", "run", str(file), "--json", "--restarts", "0"]
+    run += ["--bootstrap", job.bootstrap, *([] if job.live else ["--until-done", "--master", f"local[{job.cores}]"])]
+    return [Command(arguments=run, environment=_told(job))]
+
+
+def _base_settings(job: Job) -> dict[str, str]:
+    from headrace.log.jars import ensure
+
+    return {
+        "spark.master": f"local[{job.cores}]",
+        "spark.ui.enabled": "false",
+        "spark.log.level": "ERROR",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": _HEAP,
+        "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in ensure("spark")),
+        "spark.local.dir": f"{job.folder}/scratch",
+        "spark.sql.session.timeZone": "UTC",
+    }
+
+
+def _by_hand(job: Job, settings: Mapping[str, str], **more: Any) -> list[Command]:
+    from headrace.log.java import find_java
+
+    told = _told(job, spark={**_base_settings(job), **settings}, **more)
+    spark = {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
+    return [Command(arguments=[sys.executable, "-m", "bench.by_hand"], environment={**told, **spark})]
+
+
+def _defaults(job: Job) -> list[Command]:
+    """As Spark comes."""
+    return _by_hand(job, {}, reading={}, writing={})
+
+
+def _tuned(job: Job) -> list[Command]:
+    """With what ours sets; on live work in real-time mode, with just as many slots as there are tasks."""
+    from bench.by_hand import READING, WRITING
+    from headrace.run import session as sessions
+
+    ours = sessions.settings(
+        master=f"local[{job.cores}]", jars=[], scratch=Path(job.folder), log4j=Path(job.folder, "log4j2.properties")
+    )
+    taken = {name: value for name, value in ours.items() if name.startswith("spark.sql.")}
+    taken["spark.driver.extraJavaOptions"] = "-XX:+UseParallelGC -XX:-UsePerfData"
+    if not job.live:
+        return _by_hand(job, taken, reading=READING, writing=WRITING)
+    slots = job.cores * (2 if job.work == "keyed" else 1)
+    taken |= {"spark.master": f"local[{slots}]", "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "1"}
+    return _by_hand(job, taken, reading={"kafka.fetch.max.wait.ms": "5"}, writing={}, real_time="5 minutes")
+
+
+def _script(name: str, interpreter: Path, job: Job, times: int = 1, **more: Any) -> list[Command]:
+    told = _told(job, **more) | {"PYTHONPATH": str(environments.RIVALS)}
+    one = Command(arguments=[str(interpreter), str(environments.RIVALS / f"{name}_job.py")], environment=told)
+    return [one] * times
+
+
+def _flink(job: Job) -> list[Command]:
+    jars = [str(jar) for jar in environments.jars("flink")]
+    return _script("flink", environments.python("flink"), job, jars=jars)
+
+
+def _bytewax(job: Job) -> list[Command]:
+    interpreter = str(environments.python("bytewax"))
+    addresses = ";".join(f"127.0.0.1:{port}" for port in _free_ports(job.cores))
+    several = [["-i", str(number), "-a", addresses] for number in range(job.cores)] if job.cores > 1 else [[]]
+    told = _told(job) | {"PYTHONPATH": str(environments.RIVALS)}
+    run = [interpreter, "-m", "bytewax.run", "bytewax_job:flow"]
+    return [Command(arguments=[*run, *more], environment=told) for more in several]
+
+
+def _free_ports(count: int) -> list[int]:
+    import socket
+    from contextlib import ExitStack
+
+    with ExitStack() as held:
+        taken = [held.enter_context(socket.socket()) for _ in range(count)]
+        for one in taken:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in taken]
+
+
+def _kafka_streams(job: Job) -> list[Command]:
+    from headrace.log.java import find_java
+
+    jars = environments.jars("kafka-streams")
+    classes = environments.compiled(environments.RIVALS / "KafkaStreamsJob.java", jars)
+    path = os.pathsep.join(map(str, [classes, *jars]))
+    java = [str(find_java().executable), f"-Xmx{_HEAP}", "-XX:+UseParallelGC", "-cp", path]
+    return [Command(arguments=[*java, "KafkaStreamsJob"], environment=_told(job))]
+
+
+def _compile_kafka_streams() -> None:
+    environments.compiled(environments.RIVALS / "KafkaStreamsJob.java", environments.jars("kafka-streams"))
+
+
+def _nothing() -> None:
+    """Our own environment has it."""
+
+
+SYSTEMS = (
+    System(
+        name="headrace",
+        label="Headrace",
+        guarantee="exactly once",
+        ready=_nothing,
+        commands=_ours,
+    ),
+    System(
+        name="pyspark-tuned",
+        label="PySpark by hand, our settings",
+        guarantee="at least once",
+        ready=_nothing,
+        commands=_tuned,
+    ),
+    System(
+        name="pyspark",
+        label="PySpark by hand, defaults",
+        guarantee="at least once",
+        ready=_nothing,
+        commands=_defaults,
+    ),
+    System(
+        name="flink",
+        label="Flink SQL 2.3.0",
+        guarantee="at least once",
+        ready=lambda: (environments.python("flink"), environments.jars("flink")),
+        commands=_flink,
+    ),
+    System(
+        name="kafka-streams",
+        label="Kafka Streams 4.3.1",
+        guarantee="at least once",
+        ready=_compile_kafka_streams,
+        commands=_kafka_streams,
+    ),
+    System(
+        name="bytewax",
+        label="Bytewax 0.21.1",
+        guarantee="none: no recovery is set up",
+        ready=lambda: environments.python("bytewax"),
+        commands=_bytewax,
+        warms=False,
+    ),
+    System(
+        name="quix",
+        label="Quix Streams 3.28.1",
+        guarantee="at least once",
+        ready=lambda: environments.python("quix"),
+        commands=lambda job: _script("quix", environments.python("quix"), job, times=job.cores),
+        warms=False,
+    ),
+    System(
+        name="pathway",
+        label="Pathway 0.33.0",
+        guarantee="none: no persistence is set up",
+        ready=lambda: environments.python("pathway"),
+        commands=lambda job: _script("pathway", environments.python("pathway"), job),
+        warms=False,
+    ),
+)
+
+
+def job_for(place: Place, name: str, work: str, **given: Any) -> Job:
+    """A job with a folder and output topics of its own."""
+    tag = f"{name}-{work}"
+    job = Job(
+        work=work,
+        bootstrap=place.bootstrap,
+        out=f"out-{tag}",
+        tag=tag,
+        folder=str(place.fresh(tag)),
+        **given,
+    )
+    for number in range(job.rounds):
+        place.topic(f"{job.out}-{number}")
+    return job

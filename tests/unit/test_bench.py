@@ -1,0 +1,167 @@
+"""What the benchmarks reckon with: answers, tails, tables, plots. That they run is for `make bench-…` to show."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from bench import answers, latency, load, plots, report, results, show
+from bench.events import WINDOW, Expected, events
+from bench.flows import WORKS, flow
+from bench.measure import EDGES, histogram, tail
+from headrace.check import load as load_flow
+
+
+def expected(count: int = 3_000) -> Expected:
+    made = Expected()
+    for event in events(count):
+        made.add(event)
+    return made
+
+
+def rows(made: Expected) -> list[dict[str, object]]:
+    return [{"window_start": s, "page": p, "n": n, "total": t} for (s, p), (n, t) in made.windows.items()]
+
+
+def test_events_are_the_same_every_time_and_say_what_they_hold() -> None:
+    first, again = list(events(500)), list(events(500))
+
+    assert first == again
+    one = json.loads(first[123].text)
+    assert (one["user"], one["page"], one["type"], one["amount"]) == first[123][:4]
+    assert answers.moment(one["ts"]) == first[123].at
+
+
+def test_with_as_many_users_as_events_each_has_one() -> None:
+    assert len({event.user for event in events(20_000, users=20_000)}) == 20_000
+
+
+def test_a_right_answer_of_w1_has_nothing_wrong() -> None:
+    made = expected()
+
+    assert answers.wrong_windows(made, iter(rows(made))) == ""
+
+
+def test_a_window_that_may_still_be_open_need_not_be_there_but_a_closed_one_must() -> None:
+    begin = 1_700_000_000_000
+    made = Expected(windows={(begin, "a"): (1, 1.0), (begin + 2 * WINDOW, "a"): (2, 2.0)})
+    closed, still_open = rows(made)
+
+    assert answers.wrong_windows(made, iter([closed])) == ""
+    assert "1 of 1 closed windows are missing" in answers.wrong_windows(made, iter([still_open]))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [({"n": 0}, "has 0"), ({"total": -1.0}, "has"), ({"page": "other"}, "missing|not None|has")],
+)
+def test_a_wrong_window_is_found(change: dict[str, object], says: str) -> None:
+    made = expected()
+    found = rows(made)
+    found[5] |= change
+
+    assert answers.wrong_windows(made, iter(found))
+
+
+def test_a_window_that_comes_twice_is_found() -> None:
+    made = expected()
+
+    assert "twice" in answers.wrong_windows(made, iter([*rows(made), rows(made)[0]]))
+
+
+def test_a_lost_or_doubled_record_of_w2_is_found() -> None:
+    made = Expected(buys=2, spent=3.0)
+
+    assert answers.wrong_records(made, iter([{"amount": 1.0}, {"amount": 2.0}])) == ""
+    assert "3 records" in answers.wrong_records(made, iter([{"amount": 1.0}] * 3))
+    assert "1 records" in answers.wrong_records(made, iter([{"amount": 3.0}]))
+
+
+def test_every_event_of_a_key_is_answered_by_the_first_count_that_reaches_it() -> None:
+    found = [(1.0, "k0", 1), (2.0, "k7", 3), (3.0, "k7", 2), (4.0, "k7", 4)]
+
+    assert latency.answered(found, "keyed") == {0: 1.0, 7: 2.0, 107: 2.0, 207: 2.0, 307: 4.0}
+
+
+def test_latency_counts_only_if_every_event_has_its_result() -> None:
+    kept = [(0.0, "k", number) for number in (1, 2, 3, 5)]
+
+    assert latency.is_whole(kept, 6, "stateless")
+    assert not latency.is_whole(kept, 8, "stateless")
+    assert latency.is_whole([(0.0, "k0", 1), (0.0, "k1", 1)], 2, "keyed")
+    assert not latency.is_whole([(0.0, "k0", 1), (0.0, "k1", 2)], 2, "keyed")
+
+
+def test_a_tail_shows_the_rare_and_the_worst() -> None:
+    found = tail([float(n) for n in range(1, 1001)])
+
+    assert found == {"p50": 500.0, "p95": 950.0, "p99": 990.0, "p99.9": 999.0, "max": 1000.0}
+    assert sum(histogram([0.1, 3.0, 1e9])) == 3
+    assert "> 10000" in show.histogram(histogram([1e9]))
+    assert len(histogram([])) == len(EDGES) + 1
+
+
+@pytest.mark.parametrize(
+    ("step", "says"),
+    [
+        ({"asked": 100, "rate": 100, "latency": {"p99": 5.0}}, ""),
+        ({"asked": 100, "rate": 100, "latency": {"p99": 5000.0}}, "p99"),
+        ({"asked": 100, "rate": 50, "latency": {"p99": 5.0}}, "could be sent"),
+        ({"asked": 100, "failed": "too slow"}, "too slow"),
+    ],
+)
+def test_load_grows_until_something_breaks(step: dict[str, object], says: str) -> None:
+    assert says in load.verdict(step)
+    assert bool(says) == bool(load.verdict(step))
+
+
+def test_plots_are_well_formed() -> None:
+    for plot in (
+        plots.bars("a < b", {"x & y": (3.0, 1.0, 5.0)}, "/s"),
+        plots.lines("a", {"x": [(1.0, 2.0), (1000.0, 0.3)], "empty": []}, "x", "y"),
+        plots.lines("nothing", {}, "x", "y"),
+    ):
+        ElementTree.fromstring(plot)
+
+
+def test_a_page_is_filled_from_results_between_its_marks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    monkeypatch.setattr(report, "PLOTS", tmp_path)
+    text = "before\n<!-- bench w1 -->\nold\n<!-- end -->\nafter\n"
+    assert "make bench-w1" in report.page(text)
+    assert "old" not in report.page(text)
+    good = {"label": "Ours", "guarantee": "", "cold": {"median": 2000, "least": 1, "most": 2, "all": [2000]}}
+    bad = {"label": "Other", "guarantee": "", "failed": ["wrong answer: none"]}
+    results.keep("w1", {"events": 10, "rounds": 1, "whole": True, "systems": {"headrace": good, "other": bad}})
+
+    filled = report.page(text)
+
+    assert "| Ours | 2,000 |" in filled
+    assert "| Other | none: wrong answer: none |" in filled
+    assert filled.startswith("before\n")
+    assert filled.endswith("<!-- end -->\nafter\n")
+    assert report.page(filled) == filled
+
+
+def test_only_a_run_that_was_cut_short_and_asked_for_the_same_is_gone_on_with(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(results, "FOLDER", tmp_path)
+    results.keep("w1", {"events": 10, "whole": False, "runs": {"headrace": 1}})
+
+    assert results.unfinished("w1", {"events": 10}) == {"headrace": 1}
+    assert results.unfinished("w1", {"events": 11}) == {}
+    results.keep("w1", {"events": 10, "whole": True, "runs": {"headrace": 1}})
+    assert results.unfinished("w1", {"events": 10}) == {}
+    assert results.unfinished("w2", {}) == {}
+
+
+@pytest.mark.parametrize("work", [*WORKS, "keys"])
+def test_each_work_is_a_flow_without_problems(work: str, tmp_path: Path) -> None:
+    file = tmp_path / "flow.yaml"
+    file.write_text(flow(work, "events", "out"), encoding="utf-8")
+
+    assert load_flow(file).name == work
