@@ -106,10 +106,14 @@ GOALS = {"w1": "throughput", "w2": "throughput", "keys": "throughput", "stateles
 """What each work asks of the planner."""
 
 
-def flow(work: str, topic: str, out: str, *, goal: str | None = None) -> str:
-    """A flow file; `goal` goes over the work's own, and one that the flow file does not know yet is left out."""
+def flow(work: str, topic: str, out: str, *, goal: str | None = None, also: str | None = None) -> str:
+    """A flow file; `goal` goes over the work's own, and one that the flow file does not know yet is left out.
+
+    `also` are lines of YAML to put at its top, such as an interval or a setting that is to be measured.
+    """
     text = _FLOWS[work].replace("TOPIC", topic).replace("OUT", out)
-    return f"flow: {work}\n{asked(goal or GOALS[work])}{text}"
+    more = f"{also.rstrip()}\n" if also else ""
+    return f"flow: {work}\n{asked(goal or GOALS[work])}{more}{text}"
 
 
 def asked(goal: str) -> str:

@@ -34,7 +34,7 @@ from bench.feed import KEYS, is_kept
 from bench.measure import histogram, tail
 from bench.place import Place, place
 from bench.processes import started
-from bench.systems import ROOT, SYSTEMS, System, job_for
+from bench.systems import ROOT, SYSTEMS, System, flow_arguments, job_for
 
 TOPIC = "live"
 FIRST = 180.0
@@ -109,11 +109,11 @@ def is_whole(found: list[tuple[float, str, int]], sent: int, work: str) -> bool:
 
 
 def once(
-    at: Place, system: System, work: str, *, rate: int, seconds: float, warm: float, goal: str | None, cores: int = 2
+    at: Place, system: System, work: str, *, rate: int, seconds: float, warm: float, **given: Any
 ) -> dict[str, Any]:
     """One run of one system at one rate."""
     at.topic(TOPIC)
-    job = job_for(at, system.name, work, topic=TOPIC, goal=goal, cores=cores)
+    job = job_for(at, system.name, work, topic=TOPIC, **given)
     folder = Path(job.folder)
     reader = Reader(at.client, f"{job.out}-0", work)
     times = folder / "sent.bin"
@@ -195,11 +195,12 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="of which latency is measured")
     parser.add_argument("--warm", type=float, default=10.0, help="seconds after the first result that are not measured")
     parser.add_argument("--only", nargs="+", default=[s.name for s in SYSTEMS], metavar="SYSTEM")
-    parser.add_argument("--goal", help="the goal of our flow, instead of the work's own")
+    flow_arguments(parser)
     parser.add_argument("--again", action="store_true", help="measure anew what an unfinished run has measured")
     parser.add_argument("--name", default="w3", help="under which the result is kept")
     asked = parser.parse_args(arguments)
-    told = {"seconds": asked.seconds, "warm": asked.warm, "goal": asked.goal}
+    ours = {"goal": asked.goal, "also": asked.also}
+    told = {"seconds": asked.seconds, "warm": asked.warm, **ours}
     before = machine.describe()
     runs = {} if asked.again else results.unfinished(asked.name, told)
     with place() as at:
@@ -210,7 +211,7 @@ def main(arguments: list[str]) -> None:
                     if system.name not in asked.only or system.name in done:
                         continue
                     done[system.name] = once(
-                        at, system, work, rate=rate, seconds=asked.seconds, warm=asked.warm, goal=asked.goal
+                        at, system, work, rate=rate, seconds=asked.seconds, warm=asked.warm, **ours
                     ) | {"label": system.label}
                     print(f"{work} {rate:,}/s {system.name:14} {_line(done[system.name])}", flush=True)
                     results.keep(asked.name, {**told, "whole": False, "runs": runs}, of=before)

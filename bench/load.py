@@ -15,7 +15,7 @@ from typing import Any
 from bench import machine, report, results
 from bench.latency import once
 from bench.place import place
-from bench.systems import SYSTEMS
+from bench.systems import SYSTEMS, flow_arguments
 
 RATES = (1_000, 2_000, 5_000, 10_000, 20_000, 40_000, 80_000)
 BROKEN = 1_000.0
@@ -39,11 +39,12 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--warm", type=float, default=10.0)
     parser.add_argument("--only", nargs="+", default=["headrace", "pyspark-tuned", "flink", "kafka-streams"])
-    parser.add_argument("--goal", help="the goal of our flow, instead of the work's own")
+    flow_arguments(parser)
     parser.add_argument("--again", action="store_true", help="measure anew what an unfinished run has measured")
     parser.add_argument("--name", default="load", help="under which the result is kept")
     asked = parser.parse_args(arguments)
-    told = {"seconds": asked.seconds, "goal": asked.goal, "rates": asked.rates}
+    ours = {"goal": asked.goal, "also": asked.also}
+    told = {"seconds": asked.seconds, "rates": asked.rates, **ours}
     before = machine.describe()
     runs = {} if asked.again else results.unfinished(asked.name, told)
     with place() as at:
@@ -53,7 +54,7 @@ def main(arguments: list[str]) -> None:
                 for rate in asked.rates[len(done["steps"]) :]:
                     if done["steps"] and verdict(done["steps"][-1]):
                         break
-                    found = once(at, system, work, rate=rate, seconds=asked.seconds, warm=asked.warm, goal=asked.goal)
+                    found = once(at, system, work, rate=rate, seconds=asked.seconds, warm=asked.warm, **ours)
                     done["steps"].append({"asked": rate, **found, "verdict": verdict({"asked": rate, **found})})
                     print(
                         f"{work} {system.name:14} {rate:,}/s {found.get('latency', '')} {done['steps'][-1]['verdict']}"

@@ -29,7 +29,7 @@ def main() -> None:
 
     def planned(number: int) -> Plan:
         file = folder / f"{WORK}-{number}.yaml"
-        file.write_text(flow(WORK, TOPIC, f"{OUT}-{number}", goal=JOB.get("goal")), encoding="utf-8")
+        file.write_text(flow(WORK, TOPIC, f"{OUT}-{number}", goal=JOB["goal"], also=JOB["also"]), encoding="utf-8")
         return plan(load(file), cores=CORES)
 
     # Settings that can only be given when Spark starts come from the plan, as the driver gives them.

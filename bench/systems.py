@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -35,6 +36,9 @@ class Job:
     cores: int = 2
     rounds: int = 1
     goal: str | None = None
+    """What our flow asks for; None: what the work does."""
+    also: str | None = None
+    """More lines of our flow."""
 
     @property
     def live(self) -> bool:
@@ -78,7 +82,7 @@ def _ours(job: Job) -> list[Command]:
     if job.rounds > 1:
         return [Command(arguments=[sys.executable, "-m", "bench.ours"], environment=_told(job))]
     file = Path(job.folder) / f"{job.work}.yaml"
-    file.write_text(flow(job.work, job.topic, f"{job.out}-0", goal=job.goal), encoding="utf-8")
+    file.write_text(flow(job.work, job.topic, f"{job.out}-0", goal=job.goal, also=job.also), encoding="utf-8")
     (Path(job.folder) / "headrace.toml").touch()
     run = [sys.executable, "-m", "headrace.cli.main", "run", str(file), "--json", "--restarts", "0"]
     run += ["--bootstrap", job.bootstrap, *([] if job.live else ["--until-done", "--master", f"local[{job.cores}]"])]
@@ -241,6 +245,12 @@ SYSTEMS = (
         warms=False,
     ),
 )
+
+
+def flow_arguments(parser: argparse.ArgumentParser) -> None:
+    """What can be asked of our flow."""
+    parser.add_argument("--goal", help="the goal of our flow, instead of the work's own")
+    parser.add_argument("--also", metavar="YAML", help="more lines for the top of our flow")
 
 
 def job_for(place: Place, name: str, work: str, **given: Any) -> Job:

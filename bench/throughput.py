@@ -24,7 +24,7 @@ from bench.events import Expected, load_events
 from bench.measure import spread
 from bench.place import Place, place
 from bench.processes import Started, started
-from bench.systems import SYSTEMS, Job, System, job_for
+from bench.systems import SYSTEMS, Job, System, flow_arguments, job_for
 from headrace.observe import events as run_events
 
 TOPIC = "events"
@@ -133,12 +133,13 @@ def main(work: str, arguments: list[str]) -> None:
     parser.add_argument("--events", type=int, default=FULL)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", default=[s.name for s in SYSTEMS], metavar="SYSTEM")
-    parser.add_argument("--goal", help="the goal of our flow, instead of the work's own")
+    flow_arguments(parser)
     parser.add_argument("--again", action="store_true", help="measure anew what an unfinished run has measured")
     parser.add_argument("--name", default=work, help="under which the result is kept")
     asked = parser.parse_args(arguments)
     chosen = [s for s in SYSTEMS if s.name in asked.only]
-    told = {"work": work, "events": asked.events, "rounds": asked.rounds, "goal": asked.goal}
+    ours = {"goal": asked.goal, "also": asked.also}
+    told = {"work": work, "events": asked.events, "rounds": asked.rounds, **ours}
     before = machine.describe()
     runs = {} if asked.again else results.unfinished(asked.name, told)
     with place() as at:
@@ -153,10 +154,10 @@ def main(work: str, arguments: list[str]) -> None:
         for number in range(asked.rounds):
             for system in chosen:
                 if len(runs.get(system.name, {}).get("cold", ())) <= number:
-                    note(system, "cold", once(at, system, work, expected, goal=asked.goal))
+                    note(system, "cold", once(at, system, work, expected, **ours))
         for system in chosen:
             if system.warms and "warm" not in runs.get(system.name, {}):
-                note(system, "warm", once(at, system, work, expected, rounds=asked.rounds + 1, goal=asked.goal))
+                note(system, "warm", once(at, system, work, expected, rounds=asked.rounds + 1, **ours))
     kept = keep(asked.name, told, runs, before, whole=True)
     print(f"\n{report.throughput_text(kept)}")
     report.write()
