@@ -102,7 +102,7 @@ sinks:
     format: json
 """
 _FLOWS = {"w1": _W1, "w2": _W2, "stateless": _STATELESS, "keyed": _KEYED, "keys": _KEYS}
-GOALS = {"w1": "throughput", "w2": "throughput", "keys": "throughput", "stateless": "best", "keyed": "best"}
+GOALS = {"w1": "throughput", "w2": "throughput", "keys": "throughput", "stateless": "latency", "keyed": "latency"}
 """What each work asks of the planner."""
 
 
@@ -118,12 +118,12 @@ def flow(work: str, topic: str, out: str, *, goal: str | None = None, also: str 
 
 def asked(goal: str) -> str:
     """The line that states a goal, if a flow may state one."""
-    return f"latency: {goal}\n" if knows_goals() else ""
+    return f"goal: {goal}\n" if knows_goals() else ""
 
 
 @cache
 def knows_goals() -> bool:
-    """Whether a flow can state how quick it is to be."""
+    """Whether a flow can state what it is to be good at."""
     from headrace.declare.flowfile import TOP
 
-    return "latency" in TOP
+    return "goal" in TOP

@@ -1,6 +1,6 @@
 """W3: from the moment an event is sent to the moment its result can be read, at a steady rate.
 
-    python -m bench w3 [--rates 1000 10000] [--works stateless keyed] [--seconds 60] [--only …] [--goal best]
+    python -m bench w3 [--rates 1000 10000] [--works stateless keyed] [--seconds 60] [--only …] [--goal latency]
 
 Producer, Kafka, the job, Kafka, consumer, all on this machine. *stateless*: buys kept, three fields written. *keyed*: a
 running count per key, 100 keys. The events of the first `--warm` seconds after the first result are not measured.
@@ -55,11 +55,12 @@ class Reader(threading.Thread):
         """Each result: when it came, of which key, and its count or its event's number."""
 
     def run(self) -> None:
-        from confluent_kafka import Consumer
+        from confluent_kafka import Consumer, TopicPartition
 
-        settings = {"group.id": "bench-latency", "auto.offset.reset": "earliest", "enable.auto.commit": False}
-        consumer = Consumer({**self._client, **settings, "fetch.wait.max.ms": 5})
-        consumer.subscribe([self._topic])
+        settings = {"group.id": "bench-latency", "enable.auto.commit": False, "fetch.wait.max.ms": 5}
+        consumer = Consumer({**self._client, **settings})
+        there = consumer.list_topics(self._topic, timeout=30).topics[self._topic].partitions
+        consumer.assign([TopicPartition(self._topic, number, 0) for number in there])
         number = "n" if self._work == "keyed" else "x"
         while not self._end.is_set():
             message = consumer.poll(0.1)

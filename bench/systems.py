@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -118,8 +119,8 @@ def _defaults(job: Job) -> list[Command]:
     return _by_hand(job, {}, reading={}, writing={})
 
 
-def _tuned(job: Job) -> list[Command]:
-    """With what ours sets; on live work in real-time mode, with just as many slots as there are tasks."""
+def tuned(job: Job, *, real_time: bool = True) -> list[Command]:
+    """By hand with what ours sets; on live work in real-time mode, with just as many slots as there are tasks."""
     from bench.by_hand import READING, WRITING
     from headrace.run import session as sessions
 
@@ -128,7 +129,7 @@ def _tuned(job: Job) -> list[Command]:
     )
     taken = {name: value for name, value in ours.items() if name.startswith("spark.sql.")}
     taken["spark.driver.extraJavaOptions"] = "-XX:+UseParallelGC -XX:-UsePerfData"
-    if not job.live:
+    if not job.live or not real_time:
         return _by_hand(job, taken, reading=READING, writing=WRITING)
     slots = job.cores * (2 if job.work == "keyed" else 1)
     taken |= {"spark.master": f"local[{slots}]", "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "1"}
@@ -197,7 +198,7 @@ SYSTEMS = (
         label="PySpark by hand, our settings",
         guarantee="at least once",
         ready=_nothing,
-        commands=_tuned,
+        commands=tuned,
     ),
     System(
         name="pyspark",
@@ -247,6 +248,9 @@ SYSTEMS = (
 )
 
 
+_NUMBERS = count(1)
+
+
 def flow_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be asked of our flow."""
     parser.add_argument("--goal", help="the goal of our flow, instead of the work's own")
@@ -254,8 +258,8 @@ def flow_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def job_for(place: Place, name: str, work: str, **given: Any) -> Job:
-    """A job with a folder and output topics of its own."""
-    tag = f"{name}-{work}"
+    """A job with a folder, output topics and a tag of its own: offsets of a group outlive the topics of its run."""
+    tag = f"{name}-{work}-{next(_NUMBERS)}"
     job = Job(
         work=work,
         bootstrap=place.bootstrap,
