@@ -33,7 +33,7 @@ def main() -> None:
 
         throughput.main(name, rest)
     else:
-        importlib.import_module(f"bench.{name}").main(rest)
+        importlib.import_module(f"bench.{'latency' if name == 'w3' else name}").main(rest)
 
 
 if __name__ == "__main__":
