@@ -140,7 +140,8 @@ def once(
     except UnavailableError as error:
         return {"failed": f"could not be installed: {error}"}
     finally:
-        reader.end() if reader.is_alive() else None
+        if reader.is_alive():
+            reader.end()
         at.clear(keep=[])
         shutil.rmtree(folder, ignore_errors=True)
 

@@ -6,6 +6,7 @@ import shutil
 import signal
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,6 +46,9 @@ class Place:
         asking = client.admin(self.client)
         for future in asking.create_topics([wanted]).values():
             client.result(future, self.client, f'topic "{name}"')
+        # The cluster agrees first and acts a moment later; whoever asks next must find every partition.
+        while len(asking.list_topics(name, timeout=30).topics[name].partitions) < partitions:
+            time.sleep(0.05)
 
     def clear(self, keep: Sequence[str]) -> None:
         """Deletes every topic but some: jobs make topics of their own."""

@@ -21,6 +21,8 @@ PLOTS = DOCS / "plots"
 _MARKED = re.compile(r"(<!-- bench (\S+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _NONE = "-"
 Table = tuple[list[str], list[list[str]]]
+Draw = Callable[[str, str], None]
+"""Keeps a plot under a name."""
 
 
 def throughput(found: dict[str, Any]) -> Table:
@@ -80,30 +82,16 @@ def throughput_text(found: dict[str, Any]) -> str:
     return f"{show.table(*throughput(found))}\n\n{show.bars(cold)}\n\n{ratios(found)}\n{machine.show(found['machine'])}"
 
 
-def _throughput_part(found: dict[str, Any], name: str) -> str:
+def _throughput_part(found: dict[str, Any], draw: Draw) -> str:
     values = {
         one["label"]: (one["cold"]["median"], one["cold"]["least"], one["cold"]["most"])
         for one in _ranked(found["systems"])
         if "cold" in one
     }
-    title = f"{name.upper()}, events a second, cold"
-    return _part(found, throughput(found), plot=(name, plots.bars(title, values, "")), after=ratios(found))
-
-
-def _part(found: dict[str, Any], table: Table, *, plot: tuple[str, str] | None = None, after: str = "") -> str:
-    """A table with where it comes from, and a plot beside it."""
-    lines = [show.markdown(*table), ""]
-    if plot is not None:
-        _draw(*plot)
-        lines += [f"![{plot[0]}](plots/{plot[0]}.svg)", ""]
-    if after:
-        lines += [after, ""]
-    return "\n".join([*lines, _source(found)])
-
-
-def _draw(name: str, plot: str) -> None:
-    PLOTS.mkdir(exist_ok=True)
-    (PLOTS / f"{name}.svg").write_text(plot, encoding="utf-8")
+    name = found["work"]
+    draw(name, plots.bars(f"{name.upper()}, events a second, cold", values, ""))
+    shown = [show.markdown(*throughput(found)), f"![{name}](plots/{name}.svg)", ratios(found), _source(found)]
+    return "\n\n".join(part for part in shown if part)
 
 
 def _source(found: dict[str, Any]) -> str:
@@ -142,14 +130,14 @@ def latency_text(found: dict[str, Any]) -> str:
     return "\n\n".join([*parts, machine.show(found["machine"])])
 
 
-def _latency_part(found: dict[str, Any]) -> str:
+def _latency_part(found: dict[str, Any], draw: Draw) -> str:
     parts = []
     for name, done in found["runs"].items():
         work, _, rate = name.partition(" ")
         series = {one["label"]: _cumulated(one["histogram"]) for one in done.values() if "histogram" in one}
         title = f"{work}, {int(rate):,} events/s: share of events that took longer, in percent"
         plot = plots.lines(title, series, "milliseconds", "percent")
-        _draw(f"w3-{work}-{rate}", plot)
+        draw(f"w3-{work}-{rate}", plot)
         shown = [f"**{work}, {int(rate):,} events/s**", "", show.markdown(*latency(done)), ""]
         parts.append("\n".join([*shown, f"![{name}](plots/w3-{work}-{rate}.svg)", ""]))
     return "\n".join([*parts, _source(found)])
@@ -183,14 +171,14 @@ def load_text(found: dict[str, Any]) -> str:
     return f"{show.table(*load(found))}\n\n{machine.show(found['machine'])}"
 
 
-def _load_part(found: dict[str, Any]) -> str:
+def _load_part(found: dict[str, Any], draw: Draw) -> str:
     shown = [show.markdown(*load(found)), ""]
     for work, systems in found["runs"].items():
         series = {
             one["label"]: [(s["asked"], s["latency"]["p99"]) for s in one["steps"] if "latency" in s]
             for one in systems.values()
         }
-        _draw(f"load-{work}", plots.lines(f"{work}: 99th percentile against load", series, "events/s", "ms"))
+        draw(f"load-{work}", plots.lines(f"{work}: 99th percentile against load", series, "events/s", "ms"))
         shown += [f"![{work}](plots/load-{work}.svg)", ""]
     return "\n".join([*shown, _source(found)])
 
@@ -217,7 +205,7 @@ def scale_text(found: dict[str, Any]) -> str:
     return "\n\n".join([*parts, machine.show(found["machine"])])
 
 
-def _scale_part(found: dict[str, Any]) -> str:
+def _scale_part(found: dict[str, Any], draw: Draw) -> str:
     shown = [f"{show.markdown(*scale(found, kind))}\n" for kind in found["runs"]]
     given = found["runs"].get("keys", {})
     series = {
@@ -227,7 +215,7 @@ def _scale_part(found: dict[str, Any]) -> str:
         for one in given.values()
     }
     if any(series.values()):
-        _draw("scale-keys", plots.lines("events/s against keys", series, "keys", "events/s"))
+        draw("scale-keys", plots.lines("events/s against keys", series, "keys", "events/s"))
         shown.append("![keys](plots/scale-keys.svg)\n")
     return "\n".join([*shown, _source(found)])
 
@@ -256,37 +244,45 @@ def start_text(found: dict[str, Any]) -> str:
     return f"{show.table(*start(found))}\n\n{bars}\n\n{machine.show(found['machine'])}"
 
 
-PARTS: dict[str, Callable[[dict[str, Any]], str]] = {
-    "w1": lambda found: _throughput_part(found, "w1"),
-    "w2": lambda found: _throughput_part(found, "w2"),
+def _start_part(found: dict[str, Any], _: Draw) -> str:
+    return f"{show.markdown(*start(found))}\n\n{_source(found)}"
+
+
+PARTS: dict[str, Callable[[dict[str, Any], Draw], str]] = {
+    "w1": _throughput_part,
+    "w2": _throughput_part,
     "w3": _latency_part,
     "load": _load_part,
     "scale": _scale_part,
-    "start": lambda found: _part(found, start(found)),
+    "start": _start_part,
 }
 """Each result and how it is shown."""
 
 
-def page(text: str) -> str:
+def page(text: str, draw: Draw) -> str:
     """The page with what stands between its marks made anew."""
 
     def fill(mark: re.Match[str]) -> str:
         found = results.kept(mark[2])
-        body = PARTS[mark[2]](found) if found else f"Not measured yet: `make bench-{mark[2]}`.\n"
+        body = PARTS[mark[2]](found, draw) if found else f"Not measured yet: `make bench-{mark[2]}`.\n"
         return f"{mark[1]}{body}{mark[4]}"
 
     return _MARKED.sub(fill, text)
 
 
+def _keep(name: str, plot: str) -> None:
+    PLOTS.mkdir(exist_ok=True)
+    (PLOTS / f"{name}.svg").write_text(plot, encoding="utf-8")
+
+
 def write() -> None:
-    """Writes the page."""
-    if PAGE.exists():
-        PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    """Writes the page and its plots."""
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), _keep), encoding="utf-8")
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Writes the page, or with `--print` prints it."""
+    """Writes the page and its plots, or with `--print` prints it and writes nothing."""
     if "--print" in arguments:
-        sys.stdout.write(page(PAGE.read_text(encoding="utf-8")))
+        sys.stdout.write(page(PAGE.read_text(encoding="utf-8"), lambda name, plot: None))
     else:
         write()

@@ -129,21 +129,24 @@ def test_plots_are_well_formed() -> None:
 
 def test_a_page_is_filled_from_results_between_its_marks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(results, "FOLDER", tmp_path)
-    monkeypatch.setattr(report, "PLOTS", tmp_path)
+    drawn: dict[str, str] = {}
     text = "before\n<!-- bench w1 -->\nold\n<!-- end -->\nafter\n"
-    assert "make bench-w1" in report.page(text)
-    assert "old" not in report.page(text)
+    assert "make bench-w1" in report.page(text, drawn.__setitem__)
+    assert "old" not in report.page(text, drawn.__setitem__)
     good = {"label": "Ours", "guarantee": "", "cold": {"median": 2000, "least": 1, "most": 2, "all": [2000]}}
     bad = {"label": "Other", "guarantee": "", "failed": ["wrong answer: none"]}
-    results.keep("w1", {"events": 10, "rounds": 1, "whole": True, "systems": {"headrace": good, "other": bad}})
+    results.keep(
+        "w1", {"events": 10, "rounds": 1, "whole": True, "work": "w1", "systems": {"headrace": good, "other": bad}}
+    )
 
-    filled = report.page(text)
+    filled = report.page(text, drawn.__setitem__)
 
     assert "| Ours | 2,000 |" in filled
     assert "| Other | none: wrong answer: none |" in filled
     assert filled.startswith("before\n")
     assert filled.endswith("<!-- end -->\nafter\n")
-    assert report.page(filled) == filled
+    assert report.page(filled, drawn.__setitem__) == filled
+    assert list(drawn) == ["w1"]
 
 
 def test_only_a_run_that_was_cut_short_and_asked_for_the_same_is_gone_on_with(
