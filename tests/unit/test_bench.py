@@ -168,3 +168,60 @@ def test_each_work_is_a_flow_without_problems(work: str, tmp_path: Path) -> None
     file.write_text(flow(work, "events", "out"), encoding="utf-8")
 
     assert load_flow(file).name == work
+
+
+MACHINE = {"cores": 2, "processor": "p", "memory_gb": 8.0, "system": "s", "python": "3", "java": "17", "load": 0.1}
+MEMORY = {"java": 2_000_000_000, "python": 500_000_000}
+GOOD = {"events": 5, "latency": tail([1.0, 2.0]), "histogram": histogram([1.0, 2.0]), "first_result": 2.5}
+SAMPLES: dict[str, dict[str, object]] = {
+    "w3": {
+        "runs": {
+            "keyed 1000": {
+                "a": {"label": "A", "memory": MEMORY, **GOOD},
+                "b": {"label": "B", "failed": "ended with 1: no such thing"},
+            }
+        }
+    },
+    "load": {
+        "runs": {
+            "keyed": {
+                "a": {
+                    "label": "A",
+                    "steps": [
+                        {"asked": 1000, "memory": MEMORY, "verdict": "", **GOOD},
+                        {"asked": 2000, "failed": "gone", "verdict": "gone"},
+                    ],
+                }
+            }
+        }
+    },
+    "scale": {
+        "runs": {
+            "cores": {"a": {"label": "A", "at": {"1": [{"rates": [10], "memory": MEMORY}], "2": [{"failed": "x"}]}}},
+            "keys": {"a": {"label": "A", "at": {"1000": [{"rate": 10, "memory": MEMORY}]}}},
+        }
+    },
+    "start": {"split": {"with": {"session": {"median": 1.0, "least": 0.5, "most": 2.0, "all": [1.0]}}}},
+}
+TEXTS = {"w3": report.latency_text, "load": report.load_text, "scale": report.scale_text, "start": report.start_text}
+
+
+@pytest.mark.parametrize(
+    ("name", "holds"),
+    [
+        ("w3", ["| A | 1.0 | 2.0 |", "2.50", "none: ended with 1: no such thing", "w3-keyed-1000.svg"]),
+        ("load", ["| keyed: A | 1,000 | 1.0 |", "none: gone", "load-keyed.svg"]),
+        ("scale", ["| A | 10 (2.50) | none |", "1,000 keys", "scale-keys.svg"]),
+        ("start", ["| session | 1.00 (0.50 to 2.00) |"]),
+    ],
+)
+def test_each_result_is_shown_on_the_page_and_in_the_terminal(name: str, holds: list[str]) -> None:
+    found = {"command": f"make bench-{name}", "at": "then", "machine": MACHINE, "whole": True, **SAMPLES[name]}
+    drawn: dict[str, str] = {}
+
+    shown = report.PARTS[name](found, drawn.__setitem__)
+
+    assert [text for text in holds if text not in shown] == []
+    assert all(ElementTree.fromstring(plot) is not None for plot in drawn.values())
+    assert "2 cores" in shown
+    assert "2 cores" in TEXTS[name](found)
