@@ -14,7 +14,7 @@ UPGRADE ?=
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test format lock docs bench bench-w1 bench-w2 bench-w3 bench-scale bench-load bench-start bench-overhead bench-ledger bench-recovery bench-state bench-windows bench-report chaos clean style fast generated jars servers
+.PHONY: help setup demo check test format lock docs bench bench-w1 bench-w2 bench-w3 bench-pauses bench-scale bench-load bench-start bench-overhead bench-ledger bench-recovery bench-state bench-windows bench-report chaos clean style fast generated jars servers
 
 help: ## lists these
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -74,6 +74,9 @@ bench-w2: setup jars ## stateless JSON to Kafka: the same systems
 
 bench-w3: setup jars ## latency at 1,000 and 10,000 events/s, stateless and keyed: the same systems
 	$(PYTHON) -m bench w3 $(ARGS)
+
+bench-pauses: setup jars ## what checkpoints cost in real-time mode: the tail for several intervals
+	$(PYTHON) -m bench pauses $(ARGS)
 
 bench-load: setup jars ## latency against load until it breaks
 	$(PYTHON) -m bench load $(ARGS)

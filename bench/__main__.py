@@ -9,6 +9,7 @@ BENCHES = {
     "w1": "windowed count from JSON: events a second, ours and rivals",
     "w2": "stateless JSON to Kafka: events a second, ours and rivals",
     "w3": "latency at a steady rate, stateless and keyed, ours and rivals",
+    "pauses": "latency in real-time mode for several intervals between checkpoints",
     "load": "latency against load until it breaks",
     "scale": "one core to two, a thousand keys to ten million",
     "start": "from `headrace run` to the first result, and what of it is whose",

@@ -96,7 +96,7 @@ def _throughput_part(found: dict[str, Any], draw: Draw) -> str:
 
 def _source(found: dict[str, Any]) -> str:
     """The command, the day, the arguments and the machine."""
-    told = {k: found[k] for k in ("events", "rounds", "seconds", "goal") if found.get(k)}
+    told = {k: found[k] for k in ("events", "rounds", "seconds", "rate", "crossed", "goal", "also") if found.get(k)}
     shown = "".join(f", {v:,} {k}" if isinstance(v, int) else f", {k} {v}" for k, v in told.items())
     unfinished = "" if found.get("whole", True) else " **This run was cut short.**"
     return f"`{found['command']}`, {found['at']}{shown}; {_on(found)}.{unfinished}\n"
@@ -110,14 +110,17 @@ def _on(found: dict[str, Any]) -> str:
 TAIL = ("p50", "p95", "p99", "p99.9", "max")
 
 
+def _note(one: dict[str, Any]) -> str:
+    return _failed({"failed": [one["failed"]]}) if "failed" in one else ""
+
+
 def latency(done: dict[str, Any]) -> Table:
     """The table of W3 for one work at one rate."""
     rows = []
     for one in sorted(done.values(), key=lambda one: one.get("latency", {}).get("p99", float("inf"))):
         shown = [f"{one['latency'][p]:,.1f}" for p in TAIL] if "latency" in one else [_NONE] * len(TAIL)
         first = f"{one['first_result']:.1f}" if "first_result" in one else _NONE
-        note = _failed({"failed": [one["failed"]]}) if "failed" in one else ""
-        rows.append([one["label"], *shown, first, _memory(one), note])
+        rows.append([one["label"], *shown, first, _memory(one), _note(one)])
     return ["system", *(f"{p}, ms" for p in TAIL), "first result after, s", "peak memory, GB", ""], rows
 
 
@@ -151,6 +154,25 @@ def _cumulated(counts: Sequence[int]) -> list[tuple[float, float]]:
         above -= count
         points.append((edge, 100 * above / total))
     return points
+
+
+def pauses(found: dict[str, Any]) -> Table:
+    """The table of latency against the interval between checkpoints."""
+    rows = []
+    for work, done in found["runs"].items():
+        for one in done.values():
+            shown = [f"{one['latency'][p]:,.1f}" for p in TAIL] if "latency" in one else [_NONE] * len(TAIL)
+            rows.append([f"{work}, every {one['label']}", *shown, _note(one)])
+    return ["work, checkpoint", *(f"{p}, ms" for p in TAIL), ""], rows
+
+
+def pauses_text(found: dict[str, Any]) -> str:
+    """The table for a terminal."""
+    return f"{show.table(*pauses(found))}\n\n{machine.show(found['machine'])}"
+
+
+def _pauses_part(found: dict[str, Any], _: Draw) -> str:
+    return f"{show.markdown(*pauses(found))}\n\n{_source(found)}"
 
 
 def load(found: dict[str, Any]) -> Table:
@@ -252,6 +274,7 @@ PARTS: dict[str, Callable[[dict[str, Any], Draw], str]] = {
     "w1": _throughput_part,
     "w2": _throughput_part,
     "w3": _latency_part,
+    "pauses": _pauses_part,
     "load": _load_part,
     "scale": _scale_part,
     "start": _start_part,

@@ -182,6 +182,7 @@ SAMPLES: dict[str, dict[str, object]] = {
             }
         }
     },
+    "pauses": {"runs": {"keyed": {"5": {"label": "5 s", **GOOD}, "10": {"label": "10 s", "failed": "gone"}}}},
     "load": {
         "runs": {
             "keyed": {
@@ -203,13 +204,20 @@ SAMPLES: dict[str, dict[str, object]] = {
     },
     "start": {"split": {"with": {"session": {"median": 1.0, "least": 0.5, "most": 2.0, "all": [1.0]}}}},
 }
-TEXTS = {"w3": report.latency_text, "load": report.load_text, "scale": report.scale_text, "start": report.start_text}
+TEXTS = {
+    "w3": report.latency_text,
+    "pauses": report.pauses_text,
+    "load": report.load_text,
+    "scale": report.scale_text,
+    "start": report.start_text,
+}
 
 
 @pytest.mark.parametrize(
     ("name", "holds"),
     [
         ("w3", ["| A | 1.0 | 2.0 |", "2.50", "none: ended with 1: no such thing", "w3-keyed-1000.svg"]),
+        ("pauses", ["| keyed, every 5 s | 1.0 | 2.0 |", "none: gone"]),
         ("load", ["| keyed: A | 1,000 | 1.0 |", "none: gone", "load-keyed.svg"]),
         ("scale", ["| A | 10 (2.50) | none |", "1,000 keys", "scale-keys.svg"]),
         ("start", ["| session | 1.00 (0.50 to 2.00) |"]),
