@@ -23,13 +23,14 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCE = ROOT / "src" / "headrace"
 
 PARTS = {"formats", "operators", "connectors"}
-VALUES = {"model", "errors", "options", "expressions"}
+VALUES = {"model", "errors", "options", "expressions", "goal"}
 
 MAY_IMPORT: dict[str, set[str]] = {
     "model": set(),
     "errors": {"model"},
     "options": {"model", "errors"},
     "expressions": {"model", "errors", "options"},
+    "goal": {"model", "errors", "options"},
     "formats": VALUES,
     "processor": {"model", "options"},
     "author": {"model", "options", "processor"},

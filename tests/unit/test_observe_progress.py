@@ -128,6 +128,14 @@ def test_the_rate_is_that_of_late_batches_only() -> None:
     assert totals.rate(now=totals.recent[-1][0] + 60) == 0.0
 
 
+def test_the_rate_of_a_batch_that_takes_a_minute_holds_until_the_next_is_due() -> None:
+    totals = Totals().add(event(0, 6000, at="2026-01-01T00:01:00.000Z", seconds=60.0))
+    ended = totals.recent[-1][0] + 60
+
+    assert (totals.rate(now=ended + 1), totals.rate(now=ended + 59)) == (100.0, 100.0)
+    assert totals.rate(now=ended + 90) == 0.0
+
+
 def test_the_line_is_cut_to_the_width_of_the_terminal() -> None:
     totals = Totals().add(event(0, 1_234_567, lag=12, state=3, watermark="2024-01-01T00:00:00.000Z", late=4))
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headrace.catalogue import FORMATS, OPERATORS, SINKS
 from headrace.check.guarantees import strongest
+from headrace.check.real_time import SHORTEST, in_the_way
 from headrace.check.wires import Wires, ports_of, renewed
 from headrace.declare.draft import Claim
 from headrace.errors import Problem, nearest
 from headrace.model import DEAD_LETTER, OUT, Changes, Delivery, Flow, Part, Port, Sink, Source, Step
 from headrace.operators.base import Operator
+from headrace.options import show_duration
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -414,6 +416,19 @@ def times_are_those(checked: Checked) -> Iterator[Problem]:
             )
 
 
+def goal_can_be_met(checked: Checked) -> Iterator[Problem]:
+    """A latency that no micro-batch keeps is kept in real-time mode, if the whole flow runs there."""
+    goal = checked.flow.goal
+    if goal is None or goal.latency is None or goal.latency >= SHORTEST:
+        return
+    if checked.broken or any(not p.warning for p in checked.wires.problems):
+        return  # what could not be understood is not to be blamed for more
+    asked = show_duration(goal.latency)
+    for problem in in_the_way(checked.flow, checked.wires):
+        detail = f"a latency of {asked} is asked for; micro-batches keep {show_duration(SHORTEST)}"
+        yield replace(problem, detail=detail)
+
+
 RULES: tuple[Rule, ...] = (
     inputs_exist,
     input_counts,
@@ -429,4 +444,5 @@ RULES: tuple[Rule, ...] = (
     store_fits,
     state_is_bounded,
     times_are_those,
+    goal_can_be_met,
 )

@@ -58,7 +58,9 @@ def _count(errors: int) -> str:
 
 @click.command()
 @click.argument("flow", type=click.Path(path_type=Path))
-@click.option("--mode", type=click.Choice(["batch", "micro-batch"]), default=None, help="Plan for this mode.")
+@click.option(
+    "--mode", type=click.Choice(["batch", "micro-batch", "real-time"]), default=None, help="Plan for this mode."
+)
 @param_option
 @click.option("--svg", "picture", type=click.Path(path_type=Path), help="Write the flow as a picture to this file.")
 @click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")

@@ -148,7 +148,7 @@ def put_through(plan: Plan, where: Where, step: str, letters: Sequence[Letter], 
         rate=dead.Rate(len(letters) * 1000),
     )
     for name, frame in frames.items():
-        lowered._write(flow[name], frame, batch)  # type: ignore[arg-type]
+        lowered.write_sink(flow[name], frame, batch)  # type: ignore[arg-type]
     return _keep(lowered, query, looking.found, batch)
 
 

@@ -27,6 +27,7 @@ _MARK = re.compile(r"SPARK_PARTITION_ID\(\) >= -(\d+)\)", re.IGNORECASE)
 _KEEPS_STATE = re.compile(r"StateStoreSave|SymmetricHashJoin|StreamingDeduplicate|TransformWithState")
 _MARKS_TIME = "EventTimeWatermark"
 _FLAG = "_headrace_kept"
+_WIRE, _KEPT = "wire", "kept"
 _NO_TIME = -(2**63)
 TIMED = ".time"
 """How the name ends under which a source's records without a time that is believed are counted."""
@@ -131,6 +132,54 @@ class Stream:
             },
             held=sum(held) if held else None,
             late=sum(late) if late else None,
+        )
+
+
+class Observed:
+    """Counts in a stream in real-time mode, with `observe`: the counts come with Spark's report of a batch.
+
+    There is no moment at which the executed plan of a batch could be read. A row that is sent on at once gains nothing
+    from generated code in one piece.
+    """
+
+    def __init__(self) -> None:
+        self._names: dict[str, int] = {}
+
+    def wire(self, frame: DataFrame, name: str) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        return frame.observe(self._named(_WIRE, name), F.count(F.lit(1)).alias("rows"))
+
+    def kept(self, frame: DataFrame, name: str, field: str, condition: Column) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        out = F.count_if(~F.col(_FLAG)).alias(field)
+        return flagged(frame, condition).observe(self._named(_KEPT, name), out).where(_FLAG).drop(_FLAG)
+
+    def _named(self, what: str, name: str) -> str:
+        """A name of its own: what is read by two steps may be lowered twice, and Spark takes no name twice."""
+        number = self._names[name] = self._names.get(name, 0) + 1
+        return f"{what} {number} {name}"
+
+    @staticmethod
+    def read(report: Mapping[str, Any]) -> Counts:
+        """What was counted in a batch, from Spark's report of it."""
+        rows: dict[str, int] = {}
+        taken: dict[str, dict[str, int]] = {}
+        for named, metrics in (report.get("observedMetrics") or {}).items():
+            what, _, rest = named.partition(" ")
+            name = rest.partition(" ")[2]
+            if what == _WIRE:  # counted twice, it is the same rows
+                rows[name] = max(rows.get(name, 0), int(metrics["rows"]))
+            elif what == _KEPT:
+                here = taken.setdefault(name, {})
+                here |= {field: max(here.get(field, 0), int(number or 0)) for field, number in metrics.items()}
+        state = report.get("stateOperators") or ()
+        return Counts(
+            rows=rows,
+            taken=taken,
+            held=sum(int(o.get("numRowsTotal", 0)) for o in state) if state else None,
+            late=sum(int(o.get("numRowsDroppedByWatermark", 0)) for o in state) if state else None,
         )
 
 

@@ -9,7 +9,7 @@ from headrace.check.rules import between
 from headrace.check.wires import Wires, wires
 from headrace.compile.plan import Plan
 from headrace.compile.planner import remembers
-from headrace.model import OUT, Port, Sink, Source, Step
+from headrace.model import OUT, Mode, Port, Sink, Source, Step
 from headrace.operators.base import Operator, State
 from headrace.options import show_duration
 
@@ -50,7 +50,8 @@ def _part(plan: Plan, found: Wires, part: Source | Step | Sink) -> dict[str, Any
         ports = {port: str(plan.schemas[Port(part.name, port)]) for port in operator.ports()}
         return said | {
             "does": part.operator,
-            "how": operator.how(given),
+            # What Python does along the way in a batch is done after it in real-time mode.
+            "how": "native" if plan.mode is Mode.REAL_TIME else operator.how(given),
             "columns": ports.get(OUT, next(iter(ports.values()))),
             "ports": [p for p in ports if p != OUT],
             "state": _state(state),

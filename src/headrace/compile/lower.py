@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.catalogue import FORMATS, SINKS, SOURCES
 from headrace.compile import letters as dead
-from headrace.compile.counting import Counter, Counts, Once, Stream, Uncounted
+from headrace.compile.counting import Counter, Counts, Observed, Once, Stream, Uncounted
 from headrace.compile.leaves import Leaf, leaves, tagged
 from headrace.compile.letters import Counting, Looking, Rejects
 from headrace.compile.plan import Plan, Query
@@ -45,6 +45,7 @@ from headrace.operators.windows import MARK, marked_again
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamWriter
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,10 +75,12 @@ class Where:
     """Whether rows are counted on every wire, for the ledger."""
     journal: Path | None = None
     """Of the query, where workers cannot read the checkpoint."""
+    real_time: bool = False
+    """Whether records flow through one by one: nothing is done batch by batch, and all is counted by `observe`."""
 
     def aside(self, step: str) -> Aside | None:
         """Where a step of a stream puts records aside."""
-        if not self.streaming or self.checkpoint is None:
+        if not self.streaming or self.checkpoint is None or self.real_time:
             return None
         folder = (self.home / "aside" / step).resolve()
         return Aside(checkpoint=self.checkpoint.resolve(), folder=folder, journal=self.journal)
@@ -110,7 +113,7 @@ class Lowered:
     query: Query
     trunk: DataFrame
     where: Where
-    counter: Stream | Once
+    counter: Stream | Observed | Once
     """What counts up to the trunk."""
     leaves: tuple[Leaf, ...] = ()
     repeated: int | None = None
@@ -140,11 +143,12 @@ class Lowered:
                 taken = branch.frame(sink.inputs[0])
                 if sink.inputs[0] in sides:
                     taken = wires.wire(taken, str(sink.inputs[0]))
-                written[sink.name] = self._write(sink, taken, batch_id)
+                written[sink.name] = self.write_sink(sink, taken, batch_id)
                 branches[sink.name] = once.read()
+            assert not isinstance(self.counter, Observed), "in real-time mode no batch is written"
             outcome = Outcome(trunk=self.counter.read(), behind=behind.read(), branches=branches, sinks=written)
             given |= {self.query.trunk: frame}
-            written |= self._keep_letters(given, batch_id, outcome, again=again)
+            written |= self.keep_letters(given, batch_id, outcome, again=again)
         finally:
             if shared:
                 frame.unpersist()
@@ -205,7 +209,7 @@ class Lowered:
         base = flow[self.query.trunk.step]
         return any(may_reject(flow[n]) for n in behind) or (isinstance(base, Step) and base.expect is not None)
 
-    def _keep_letters(
+    def keep_letters(
         self, given: Mapping[Port, DataFrame], batch_id: int, outcome: Outcome, *, again: bool
     ) -> dict[str, Written]:
         """Writes the dead letters of a batch, if it has any; what became of them in each sink that takes some."""
@@ -230,7 +234,7 @@ class Lowered:
             for sink in (s for s in flow.sinks if s.name in query.letters and kept):
                 ports = {Port(p.name, DEAD_LETTER): letters.where(f"step = '{p.name}'") for p in flow}
                 branch = Branch(self.plan, where, ports, rejects=Counting(Once(where.session)))
-                written[sink.name] = self._write(sink, branch.frame(sink.inputs[0]), batch_id)
+                written[sink.name] = self.write_sink(sink, branch.frame(sink.inputs[0]), batch_id)
         finally:
             letters.unpersist()
         dead.forget_failures(where.home, query.stateful, batch_id)
@@ -240,29 +244,14 @@ class Lowered:
 
     def _letters(self, given: Mapping[Port, DataFrame], batch_id: int, number: int) -> tuple[list[DataFrame], int]:
         """The rejected records of a batch, found by reading it again; and when the batch was planned."""
-        where, query, flow = replace(self.where, streaming=False, checkpoint=None), self.query, self.plan.flow
-        at = round(time.time() * 1000)
-        if self.where.streaming:
-            assert self.where.checkpoint is not None
-            at, starts, ends = dead.planned_at(self.where.checkpoint, batch_id)
-            kept = f"{self.where.checkpoint.resolve()}/sources/"
-            where = replace(
-                where,
-                between={
-                    leaf.source: Between(start=start, end=end, kept=f"{kept}{leaf.folder}")
-                    for leaf, start, end in zip(self.leaves, starts, ends, strict=True)
-                },
-            )
+        query, flow = self.query, self.plan.flow
+        where, at = self.once_more(batch_id)
         looking = Looking(frozenset(query.owned))
-        first = [s for s in query.stateful if not set(query.stateful) & set(flow.upstream(s))]
-        sinks = [s for s in flow.sinks if s.name in query.sinks]
-        fronts = [p for s in first for p in flow[s].inputs] if first else [s.inputs[0] for s in sinks]
         try:
             branch = Branch(self.plan, where, {}, rejects=looking)
-            for port in fronts:
-                if not self.plan.schemas[port].table:
-                    branch.frame(port, marked=False)
-            for part in (flow[name] for name in first):
+            for port in self.fronts():
+                branch.frame(port, marked=False)
+            for part in (flow[name] for name in self._first()):
                 if isinstance(part, Step) and part.options.rejects_entering():
                     branch.step(part, marked=False)
         except FlowError as error:
@@ -270,13 +259,39 @@ class Lowered:
                 raise
             told = {"reason": f"{number} records were rejected and are lost: {error.problems[0].message}"}
             looking.found = [dead.failures_frame(where.session, [(query.sources[0], told)])]
-        if first:
+        if query.stateful and query.trunk in given:
             behind = Looking(looking.owned, carried=(), found=looking.found)
             given = {**given, query.trunk: self._expected(given[query.trunk], behind)}
             branch = Branch(self.plan, where, given, rejects=behind)
-            for sink in sinks:
+            for sink in (s for s in flow.sinks if s.name in query.sinks):
                 branch.frame(sink.inputs[0], marked=False)
         return looking.found, at
+
+    def once_more(self, batch_id: int) -> tuple[Where, int]:
+        """Where exactly what a batch has read is read again, as a batch; and when it was planned, in milliseconds."""
+        where = replace(self.where, streaming=False, checkpoint=None, real_time=False)
+        if not self.where.streaming:
+            return where, round(time.time() * 1000)
+        assert self.where.checkpoint is not None
+        at, starts, ends = dead.planned_at(self.where.checkpoint, batch_id)
+        kept = f"{self.where.checkpoint.resolve()}/sources/"
+        between = {
+            leaf.source: Between(start=start, end=end, kept=f"{kept}{leaf.folder}")
+            for leaf, start, end in zip(self.leaves, starts, ends, strict=True)
+        }
+        return replace(where, between=between), at
+
+    def _first(self) -> list[str]:
+        """The steps that remember and that nothing before them does."""
+        stateful = self.query.stateful
+        return [s for s in stateful if not set(stateful) & set(self.plan.flow.upstream(s))]
+
+    def fronts(self) -> list[Port]:
+        """Where the part of the query ends that can be computed again: before the first state, or at the sinks."""
+        flow = self.plan.flow
+        ends = [p for s in self._first() for p in flow[s].inputs]
+        ends = ends or [s.inputs[0] for s in flow.sinks if s.name in self.query.sinks]
+        return [port for port in ends if not self.plan.schemas[port].table]
 
     def frame(self, port: Port) -> DataFrame:
         """What leaves by a port behind the trunk, or by the trunk itself."""
@@ -309,18 +324,12 @@ class Lowered:
         (place.home / self.query.name).mkdir(exist_ok=True)
         return replace(place, home=place.home / self.query.name)
 
-    def _write(self, sink: Sink, frame: DataFrame, batch_id: int) -> Written:
+    def write_sink(self, sink: Sink, frame: DataFrame, batch_id: int) -> Written:
         connector = self.connector(sink)
         form = _format(sink, connector.default_format)
         if connector.carries == "bytes" and form is not None:
             frame = frame.withColumn("value", form.encode(self.plan.schemas[sink.inputs[0]]))
-        batch = Batch(
-            id=batch_id,
-            changes=self.plan.changes.get(sink.inputs[0], self.query.changes),
-            place=self._place(sink),
-            format=form,
-            delivery=next(p.delivery for p in self.plan.promises if p.sink == sink.name),
-        )
+        batch = self._batch(sink, form, batch_id)
         if batch.delivery is Delivery.AT_MOST_ONCE and not first_attempt(batch.place, batch_id):
             return Written(skipped=frame.count())
         session = self.where.session
@@ -333,6 +342,26 @@ class Lowered:
             return connector.write(frame, batch)
         finally:
             frame.unpersist()
+
+    def _batch(self, sink: Sink, form: Format[Any] | None, batch_id: int) -> Batch:
+        return Batch(
+            id=batch_id,
+            changes=self.plan.changes.get(sink.inputs[0], self.query.changes),
+            place=self._place(sink),
+            format=form,
+            delivery=next(p.delivery for p in self.plan.promises if p.sink == sink.name),
+            tuned=self.plan.writing,
+        )
+
+    def stream(self) -> DataStreamWriter:
+        """What writes the trunk to its one sink, row by row; in real-time mode."""
+        (sink,) = (s for s in self.plan.flow.sinks if s.name in self.query.sinks)
+        connector = self.connector(sink)
+        form = _format(sink, connector.default_format)
+        frame = self.trunk
+        if connector.carries == "bytes" and form is not None:
+            frame = frame.withColumn("value", form.encode(self.plan.schemas[sink.inputs[0]]))
+        return connector.stream(frame, self._batch(sink, form, 0))
 
 
 def read_name(source: str) -> str:
@@ -406,7 +435,8 @@ class Branch:
         """The frame without the records that break a rule of the part's."""
         if part.expect is None or (isinstance(part, Step) and port.port in part.options.sides()):
             return frame
-        if self.trunk is not None and self.trunk.trunk == port and part.name in self.trunk.stateful:
+        outside = self.trunk is not None and self.trunk.trunk == port and part.name in self.trunk.stateful
+        if outside and not self.where.real_time:
             return frame  # said of each batch, outside the stream
         schema = self._narrow(port, frame)
         return dead.expected(part, frame, schema, self.rejects, keeps=self._keeps(part.name))
@@ -520,6 +550,8 @@ class Branch:
             query=self.trunk.name if self.trunk is not None else "",
             readers=tuple(q.name for q in self.plan.queries if source.name in q.sources),
             arrival=_asks_arrival(source),
+            tuned=self.plan.reading,
+            real_time=self.where.real_time,
             origin=origin,
             reasons=connector.carries == "files" and source.table is None,
         )
@@ -588,7 +620,7 @@ def _unfinished(checkpoint: Path | None) -> int | None:
 
 def lower(plan: Plan, query: Query, where: Where) -> Lowered:
     """The frames of a query. With a streaming session the trunk is a stream, else a batch over all there is."""
-    counter = Stream(where.session) if where.streaming else Once(where.session)
+    counter = Observed() if where.real_time else Stream(where.session) if where.streaming else Once(where.session)
     wires = counter if where.counted else Uncounted()
     branch = Branch(plan, where, {}, rejects=Counting(counter), wires=wires, streaming=where.streaming, trunk=query)
     trunk = branch.frame(query.trunk)

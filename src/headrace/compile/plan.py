@@ -31,6 +31,8 @@ class Query:
     """The sinks that take dead letters of its parts."""
     owned: tuple[str, ...] = ()
     """The parts whose dead letters are its to keep; a source or step that two queries use is the first one's."""
+    asides: tuple[str, ...] = ()
+    """In real-time mode, the sinks that take late records: found and written when a batch is done."""
     every: timedelta | None = None
     """How long at least from the beginning of a batch to that of the next; None: no pause."""
 
@@ -57,5 +59,15 @@ class Plan:
     choices: tuple[Choice, ...] = ()
     spark: Mapping[str, str] = field(default_factory=dict)
     """Settings of the Spark session."""
+    reading: Mapping[str, str] = field(default_factory=dict)
+    """How Kafka's consumers are set, by their own names."""
+    writing: Mapping[str, str] = field(default_factory=dict)
+    """How Kafka's producers are set."""
+    java: str = ""
+    """What Java is told."""
+    checkpoint: timedelta | None = None
+    """In real-time mode, how long between two checkpoints."""
+    slots: int | None = None
+    """In real-time mode, how many tasks run at once; None: not known before the topics were asked."""
     changes: Mapping[Port, Changes] = field(default_factory=dict)
     """What the rows on each wire mean."""

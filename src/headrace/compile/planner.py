@@ -2,90 +2,110 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 
-from headrace.check.guarantees import promise
+from headrace.catalogue import SINKS
+from headrace.check.guarantees import Promise, promise
+from headrace.check.real_time import aside, late_from
 from headrace.check.wires import Wires, renewed, wires
+from headrace.compile import goal as goals
 from headrace.compile.plan import Choice, Plan, Query
 from headrace.errors import FlowError
-from headrace.model import Changes, Flow, Mode, Part, Port, Schema, Sink, Source, Step
+from headrace.model import Changes, Delivery, Flow, Mode, Part, Port, Schema, Sink, Source, Step
 from headrace.operators.base import Operator
+from headrace.options import show_duration
 
 
-def plan(flow: Flow, *, mode: Mode | None = None, cores: int = 2) -> Plan:
-    """What will run. `cores` is how many tasks can run at once; it sizes the shuffle."""
+def plan(
+    flow: Flow,
+    *,
+    mode: Mode | None = None,
+    cores: int = 2,
+    until_done: bool = False,
+    partitions: Mapping[str, int] | None = None,
+    project: Mapping[str, str] | None = None,
+) -> Plan:
+    """What will run. `cores` is how many tasks can run at once; it sizes the shuffle.
+
+    `partitions`, of the topics of each source, are known when a run starts; `project` is what headrace.toml sets.
+    Raises FlowError if the flow cannot run in the mode that is asked for, or that its goal needs.
+    """
     found = wires(flow)
     errors = [p for p in found.problems if not p.warning]
     if errors:
         raise FlowError(*errors)
-    chosen = mode or Mode.MICRO_BATCH
+    way = goals.way(flow, found, mode, until_done=until_done)
+    real_time = way.mode is Mode.REAL_TIME
+    made = real_time_queries(flow, found) if real_time else queries(flow, found)
+    stateful = [s.name for s in flow.steps if remembers(s)]
+    spark = _chosen(goals.spark(flow, way.mode, stateful, cores), project or {}, dict(flow.spark))
+    shuffled = next(int(c.value) for c in spark if c.what == _SHUFFLE)
+    reading, writing = goals.reading(way.mode), goals.writing(flow, way.mode)
     choices = (
-        Choice(
-            what="mode",
-            value=str(chosen),
-            why="asked for" if mode else "the default: every operator and sink runs in it",
-            by_author=mode is not None,
+        Choice(what="mode", value=str(way.mode), why=way.why, by_author=way.by_author),
+        *(goals.real_time(flow, made, partitions, shuffled) if real_time else ()),
+        *goals.slowest(flow, way, made),
+        *spark,
+        *(Choice(what=f"read {name}", value=value, why=why) for name, (value, why) in reading.items() if _reads(flow)),
+        *(
+            Choice(what=f"write {name}", value=value, why=why)
+            for name, (value, why) in writing.items()
+            if _writes(flow)
         ),
-        *_settings(flow, cores),
+        Choice(what="java", value=goals.JAVA, why="collects garbage with least work; pauses are short on a small heap"),
     )
     return Plan(
         flow=flow,
-        mode=chosen,
-        queries=queries(flow, found),
+        mode=way.mode,
+        queries=made,
         schemas=found.schemas,
-        promises=tuple(promise(flow, sink) for sink in flow.sinks),
+        promises=tuple(_promise(flow, sink, way.mode) for sink in flow.sinks),
         choices=choices,
         changes=found.changes,
-        spark={c.what: c.value for c in choices if c.what.startswith("spark.")},
+        spark={c.what: c.value for c in spark},
+        reading={name: value for name, (value, _) in reading.items()},
+        writing={name: value for name, (value, _) in writing.items()},
+        java=goals.JAVA,
+        checkpoint=goals.checkpoint_every(flow) if real_time else None,
+        slots=goals.slots(made, partitions, shuffled) if real_time and partitions is not None else None,
     )
 
 
-def _settings(flow: Flow, cores: int) -> tuple[Choice, ...]:
-    """Spark settings with their reasons; the author's own come last and win."""
-    stateful = [s.name for s in flow.steps if remembers(s)]
-    ours = {
-        "spark.sql.shuffle.partitions": (
-            str(cores),
-            f"one per core ({cores}); 200, Spark's default, costs 4 times the throughput",
-        ),
-        "spark.sql.adaptive.enabled": ("false", "a streaming plan is the same each batch; re-planning it costs time"),
-        "spark.sql.session.timeZone": ("UTC", "the same answer on every machine"),
-    }
-    timed = [s.name for s in flow.sources if s.time is not None]
-    if len(timed) > 1:
-        ours["spark.sql.streaming.multipleWatermarkPolicy"] = (
-            "min",
-            f"the slowest of {', '.join(timed)} leads, so that nothing of it is late; with max the fastest does, "
-            "and a source that pauses holds nothing back",
-        )
-    if stateful:
-        ours |= _in_memory() if flow.state == "memory" else _in_rocksdb(stateful, asked=flow.state is not None)
-    authors = dict(flow.spark)
+_SHUFFLE = "spark.sql.shuffle.partitions"
+
+
+def _chosen(ours: goals.Settings, project: Mapping[str, str], flow: Mapping[str, str]) -> tuple[Choice, ...]:
+    """Spark settings with their reasons; the project's own go over ours, and the flow's over both."""
+    by_project = {name: value for name, value in project.items() if name not in flow}
+    authors = {**by_project, **flow}
     return (
         *(Choice(what=k, value=v, why=why) for k, (v, why) in ours.items() if k not in authors),
-        *(Choice(what=k, value=v, why="set in the flow", by_author=True) for k, v in authors.items()),
+        *(Choice(what=k, value=v, why="set in headrace.toml", by_author=True) for k, v in by_project.items()),
+        *(Choice(what=k, value=v, why="set in the flow", by_author=True) for k, v in flow.items()),
     )
 
 
-_STORE = "spark.sql.streaming.stateStore"
-_PROVIDERS = "org.apache.spark.sql.execution.streaming.state"
+def _reads(flow: Flow) -> bool:
+    return any(source.connector == "kafka" for source in flow.sources)
 
 
-def _in_memory() -> dict[str, tuple[str, str]]:
-    why = "state: memory, asked for: all state is held on the heap"
-    return {f"{_STORE}.providerClass": (f"{_PROVIDERS}.HDFSBackedStateStoreProvider", why)}
+def _writes(flow: Flow) -> bool:
+    return any(sink.connector == "kafka" for sink in flow.sinks)
 
 
-def _in_rocksdb(stateful: list[str], *, asked: bool) -> dict[str, tuple[str, str]]:
-    why = "state: rocksdb, asked for" if asked else f"state of {', '.join(stateful)} may outgrow memory"
-    return {
-        f"{_STORE}.providerClass": (f"{_PROVIDERS}.RocksDBStateStoreProvider", why),
-        f"{_STORE}.rocksdb.changelogCheckpointing.enabled": ("true", "a batch writes what changed, not all of it"),
-        f"{_STORE}.rocksdb.boundedMemoryUsage": ("true", "all state of a process shares one cache, not one per part"),
-        f"{_STORE}.rocksdb.maxMemoryUsageMB": ("512", "that cache, beside Java's heap; what is more lies on disk"),
-    }
+def _promise(flow: Flow, sink: Sink, mode: Mode) -> Promise:
+    """What a sink is given; in real-time mode what came since the last checkpoint is written again after a crash."""
+    made = promise(flow, sink)
+    if mode is not Mode.REAL_TIME or aside(flow, sink):
+        return made
+    every = show_duration(goals.checkpoint_every(flow))
+    because = f"in real-time mode what came since the last checkpoint, at most {every}, is written again after a crash"
+    key = SINKS[sink.connector](sink.options).key()
+    if key:
+        because += f"; the last row of each {', '.join(key)} holds"
+    return Promise(sink=sink.name, delivery=min(made.delivery, Delivery.AT_LEAST_ONCE), because=because)
 
 
 def remembers(part: Part) -> bool:
@@ -130,6 +150,27 @@ def queries(flow: Flow, found: Wires) -> tuple[Query, ...]:
     return tuple(made)
 
 
+def real_time_queries(flow: Flow, found: Wires) -> tuple[Query, ...]:
+    """One query for each sink, from its sources down to it: nothing is done batch by batch, so nothing is shared.
+
+    What is late or cannot be taken is the first query's that has the part; its sinks are written after each batch.
+    A query is named as in micro-batches while its base has one sink, so that a run may go on in the other mode.
+    """
+    answers = [sink for sink in flow.sinks if not aside(flow, sink)]
+    bases = {sink.name: _chain(flow, sink, found.schemas)[0].step for sink in answers}
+    made: list[Query] = []
+    for sink in answers:
+        base = bases[sink.name]
+        name = base if list(bases.values()).count(base) == 1 else f"{base}.{sink.name}"
+        query = _made(flow, found, name, [sink], sink.inputs[0])
+        taken = {part for other in made for part in other.owned}
+        owned = tuple(p.name for p in flow if p.name in flow.upstream(sink.name) and p.name not in taken)
+        letters = tuple(s.name for s in flow.sinks if not {*flow.letters_of(s.inputs[0])}.isdisjoint(owned))
+        late = tuple(s.name for s in flow.sinks if late_from(flow, s) in owned)
+        made.append(replace(query, owned=owned, letters=letters, asides=late))
+    return tuple(made)
+
+
 def _chain(flow: Flow, sink: Sink, schemas: Mapping[Port, Schema]) -> list[Port]:
     """The ports from the last part that remembers, joins or begins down to the sink's input."""
     chain = [sink.inputs[0]]
@@ -155,16 +196,19 @@ def _query(flow: Flow, found: Wires, base: str, members: list[tuple[Sink, list[P
         first = 0 if getattr(flow[base], "expect", None) is not None else 1
         bad = [i for i, port in enumerate(common) if i >= first and may_reject(flow[port.step])]
         common = common[: max(1, bad[0])] if bad else common
-    trunk = common[-1] if common else Port(base)
+    return _made(flow, found, base, [sink for sink, _ in members], common[-1] if common else Port(base))
+
+
+def _made(flow: Flow, found: Wires, name: str, sinks: Sequence[Sink], trunk: Port) -> Query:
     above = (*flow.upstream(trunk.step), trunk.step)
     order = [part.name for part in flow.ordered()]
     steps = tuple(sorted((n for n in above if isinstance(flow[n], Step)), key=order.index))
     return Query(
-        name=base,
+        name=name,
         trunk=trunk,
         sources=tuple(s.name for s in flow.sources if s.name in above and s.table is None),
         steps=steps,
-        sinks=tuple(sink.name for sink, _ in members),
+        sinks=tuple(sink.name for sink in sinks),
         changes=found.changes.get(trunk, Changes.APPEND),
         stateful=tuple(n for n in steps if remembers(flow[n])),
         every=min((p for n in steps if (p := _every(flow[n])) is not None), default=None),

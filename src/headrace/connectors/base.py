@@ -18,6 +18,7 @@ from headrace.options import Options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import DataStreamWriter
 
     from headrace.formats.base import Format
 
@@ -83,6 +84,10 @@ class Reading:
     """The query that reads."""
     readers: tuple[str, ...] = ()
     """All queries of the flow that read this source, each at its own pace."""
+    tuned: Mapping[str, str] = field(default_factory=dict)
+    """How the planner wants its client set, by the settings' own names."""
+    real_time: bool = False
+    """Whether records are to flow through one by one, in real-time mode."""
     arrival: bool = False
     """Whether to add when each record reached the log, as column `headrace.connectors.time.ARRIVAL`."""
 
@@ -99,6 +104,8 @@ class Batch:
     format: Format[Any] | None = None
     delivery: Delivery = Delivery.EXACTLY_ONCE
     """What the sink is to give: what its author asked for, else the most its path can give."""
+    tuned: Mapping[str, str] = field(default_factory=dict)
+    """How the planner wants its client set, by the settings' own names."""
 
     @property
     def owner(self) -> str:
@@ -162,6 +169,8 @@ class SourceConnector(Connector[O]):
     weakness: ClassVar[str] = ""
     """Why it is not exactly-once, in a few words."""
     default_format: ClassVar[str | None] = None
+    in_real_time: ClassVar[bool] = False
+    """Whether Spark can read it in real-time mode."""
     arrival: ClassVar[str | None] = None
     """The name of the column that tells when a record reached the log; None: the source does not know."""
 
@@ -205,6 +214,8 @@ class SinkConnector(Connector[O]):
     strongest: ClassVar[Delivery]
     weakness: ClassVar[str] = ""
     default_format: ClassVar[str | None] = None
+    in_real_time: ClassVar[bool] = False
+    """Whether Spark can write to it in real-time mode: `stream` gives the writer."""
     complete: ClassVar[bool] = True
     """Whether a write looks at every row of a batch; false: at some, as a screen does."""
 
@@ -236,6 +247,10 @@ class SinkConnector(Connector[O]):
     def held_before(self, place: Place) -> int:
         """How many of the rows that `holds` gives were here before the run began."""
         return 0
+
+    def stream(self, frame: DataFrame, batch: Batch) -> DataStreamWriter:
+        """What writes a stream, row by row; for real-time mode. `batch.id` means nothing."""
+        raise NotImplementedError  # for those that say `in_real_time`
 
     @abstractmethod
     def write(self, frame: DataFrame, batch: Batch) -> Written:

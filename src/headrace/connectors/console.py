@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field as Option
 
+from headrace.connectors import row_port
 from headrace.connectors.base import AppendSink, Batch, Written, connector
 from headrace.options import Names, Options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import DataStreamWriter
 
 _WIDEST = 60
 
@@ -43,12 +45,25 @@ class ConsoleSink(AppendSink[ConsoleOptions]):
 
     weakness = "a batch repeated after a crash is printed again"
     complete = False
+    in_real_time = True
 
     def takes_updates(self) -> bool:
         return True
 
     def key(self) -> tuple[str, ...]:
         return self.options.key
+
+    def stream(self, frame: DataFrame, batch: Batch) -> DataStreamWriter:
+        names = frame.columns
+
+        def take(rows: list[list[Any]]) -> None:
+            shown = [dict(zip(names, row, strict=True)) for row in rows]
+            told = [json.dumps(row, ensure_ascii=False) for row in shown]
+            lines = told if self.options.style == "json" else table(names, rows)
+            sys.stdout.write("".join(f"{line}\n" for line in lines))
+            sys.stdout.flush()
+
+        return row_port.writer(frame, take)
 
     def write(self, frame: DataFrame, batch: Batch) -> Written:
         first = [name for name in frame.columns if name.lower() in {k.lower() for k in self.options.key}]

@@ -53,17 +53,30 @@ _writers: dict[str, dict[int, str]] = {}
 """In the driver: which worker process wrote each partition last."""
 
 
-def write_once(frame: DataFrame, client: Mapping[str, str], topic: str, batch_id: int, who: str, step: str) -> Written:
-    """Writes the frame's `key` and `value` columns as one batch, once, however often it is repeated."""
+def write_once(
+    frame: DataFrame,
+    client: Mapping[str, str],
+    topic: str,
+    batch_id: int,
+    who: str,
+    step: str,
+    tuned: Mapping[str, str] | None = None,
+) -> Written:
+    """Writes the frame's `key` and `value` columns as one batch, once, however often it is repeated.
+
+    `tuned` is how the producer is set.
+    """
     require_topic(client, MARKS, 1, step, compacted=True)
     known = _writers.setdefault(who, {})
-    task = _task(dict(client), topic, batch_id, who, dict(known))
+    task = _task(dict(client), topic, batch_id, who, dict(known), dict(tuned or {}))
     rows = frame.mapInArrow(task, "partition INT, process STRING, written BIGINT, skipped BIGINT").collect()
     known |= {row["partition"]: row["process"] for row in rows}
     return Written(written=sum(r["written"] for r in rows), skipped=sum(r["skipped"] for r in rows))
 
 
-def _task(client: dict[str, str], topic: str, batch_id: int, who: str, known: dict[int, str]) -> Any:
+def _task(
+    client: dict[str, str], topic: str, batch_id: int, who: str, known: dict[int, str], tuned: dict[str, str]
+) -> Any:
     """The work of one task, for mapInArrow; runs in a worker."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -75,7 +88,7 @@ def _task(client: dict[str, str], topic: str, batch_id: int, who: str, known: di
         context = TaskContext.get()
         assert context is not None
         partition = context.partitionId()
-        result = here.write_partition(batches, client, topic, batch_id, who, partition, known.get(partition))
+        result = here.write_partition(batches, client, topic, batch_id, who, partition, known.get(partition), tuned)
         if result is not None:
             columns = {
                 "partition": pa.array([partition], pa.int32()),
@@ -96,6 +109,7 @@ def write_partition(
     who: str,
     partition: int,
     last_process: str | None,
+    tuned: Mapping[str, str] | None = None,
 ) -> Written | None:
     """Writes one partition of a batch in one transaction; None if it has no rows and so needs no mark."""
     first = next((b for b in batches if b.num_rows), None)
@@ -103,7 +117,7 @@ def write_partition(
         return None
     opened = _open.get((who, partition))
     if opened is None or last_process != _process:
-        opened = _initialise(client, who, partition)
+        opened = _initialise(client, who, partition, tuned)
         _open[who, partition] = opened
     if opened.last >= batch_id:
         return Written(skipped=first.num_rows + sum(b.num_rows for b in batches))
@@ -128,7 +142,7 @@ def _with_first(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterat
     yield from rest
 
 
-def _initialise(client: Mapping[str, str], who: str, partition: int) -> _Open:
+def _initialise(client: Mapping[str, str], who: str, partition: int, tuned: Mapping[str, str] | None = None) -> _Open:
     """A producer that has shut out its predecessors, and the last batch that is marked."""
     from confluent_kafka import Producer
 
@@ -137,9 +151,7 @@ def _initialise(client: Mapping[str, str], who: str, partition: int) -> _Open:
             **client,
             "transactional.id": f"{who}/{partition}",
             "transaction.timeout.ms": _LONGEST,
-            "linger.ms": 50,
-            "compression.type": "lz4",
-            "batch.size": 262_144,
+            **(tuned or {}),
             "queue.buffering.max.messages": 500_000,
             "log_level": 0,
         }

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field as Option
 
+from headrace.connectors import row_port
 from headrace.connectors.base import Batch, Holding, Place, Written, connector
 from headrace.connectors.before import note_before
 from headrace.connectors.identity import writer
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     import psycopg
     import pyarrow as pa
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import DataStreamWriter
 
 _TYPES = {
     "boolean": "BOOLEAN",
@@ -96,6 +98,37 @@ class PostgresqlSink(TableSink[PostgresqlOptions]):
                     return self._write(database, url, frame, batch, name)
         except LookupError as error:
             raise DataError(f'sink "{batch.place.step}": {error}') from None
+
+    def stream(self, frame: DataFrame, batch: Batch) -> DataStreamWriter:
+        import psycopg
+        from pyspark.sql import functions as F
+
+        table, names, types = self._table(self.options.table), frame.columns, column_types(frame, _TYPES)
+        key = in_case_of(names, self.options.key)
+        latest = in_case_of(names, [self.options.latest_by])[0] if self.options.latest_by else None
+        columns, values = ", ".join(map(quoted, names)), ", ".join(["%s"] * len(names))
+        clause = conflict_clause("held", names, key, latest)
+        statement = f"INSERT INTO {table} AS held ({columns}) VALUES ({values}) {clause}"
+        try:
+            url = self.options.url.reveal()
+        except LookupError as error:
+            raise DataError(f'sink "{batch.place.step}": {error}') from None
+        with _trouble(batch, self.options.table), psycopg.connect(url, autocommit=True) as first:
+            if self.options.create:
+                self._execute(first, create_statement(table, types, _unique(first, key)))
+        opened: list[psycopg.Connection] = []
+
+        def take(rows: list[list[Any]]) -> None:
+            with _trouble(batch, self.options.table):
+                if not opened or opened[0].closed:
+                    opened[:] = [psycopg.connect(url)]
+                with opened[0].transaction(), opened[0].cursor() as cursor:
+                    cursor.executemany(statement, rows)
+
+        # As text, like in a copy: the database knows the types of its columns.
+        texts = as_sql_values(frame, _special())
+        texts = texts.select(*(F.col(f"`{n.replace('`', '``')}`").cast("string").alias(n) for n in texts.columns))
+        return row_port.writer(texts, take)
 
     def begins(self, place: Place) -> None:
         note_before(place, lambda: self._rows_there(place, ["count(*)"], none=[(0,)])[0][0])

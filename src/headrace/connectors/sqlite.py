@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field as Option
 
+from headrace.connectors import row_port
 from headrace.connectors.base import Batch, Holding, Place, Written, connector
 from headrace.connectors.before import note_before
 from headrace.connectors.identity import writer
@@ -35,6 +36,7 @@ from headrace.options import Duration, parse_duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming import DataStreamWriter
 
 _ROWS_PER_CALL = 5000
 _TYPES = {
@@ -85,9 +87,14 @@ class SqliteSink(TableSink[SqliteOptions]):
     def write(self, frame: DataFrame, batch: Batch) -> Written:
         path = batch.place.base / self.options.path
         path.parent.mkdir(parents=True, exist_ok=True)
+        with self._trouble(path, batch), closing(_connect(path, self.options.patience.total_seconds())) as database:
+            return self._write(database, frame, batch, writer(batch))
+
+    @contextmanager
+    def _trouble(self, path: Path, batch: Batch) -> Iterator[None]:
+        """Says what went wrong, and whether another try may help."""
         try:
-            with closing(_connect(path, self.options.patience.total_seconds())) as database:
-                return self._write(database, frame, batch, writer(batch))
+            yield
         except sqlite3.OperationalError as error:
             if "locked" in str(error) or "unable to open" in str(error) or "disk" in str(error):
                 raise EndpointError(
@@ -96,6 +103,24 @@ class SqliteSink(TableSink[SqliteOptions]):
             raise self._mistaken(error, batch) from error
         except sqlite3.DatabaseError as error:
             raise self._mistaken(error, batch) from error
+
+    def stream(self, frame: DataFrame, batch: Batch) -> DataStreamWriter:
+        from pyspark.sql import functions as F
+
+        path, types, names = batch.place.base / self.options.path, column_types(frame, _TYPES), frame.columns
+        path.parent.mkdir(parents=True, exist_ok=True)
+        binary = [index for index, kind in enumerate(types.values()) if kind == "BLOB"]
+
+        def take(rows: list[list[Any]]) -> None:
+            for row in rows:
+                for index in binary:
+                    row[index] = None if row[index] is None else bytes.fromhex(row[index])
+            with self._trouble(path, batch), closing(_connect(path, self.options.patience.total_seconds())) as database:
+                database.execute("BEGIN IMMEDIATE")
+                with database:
+                    self._insert(database, names, types, (tuple(row) for row in rows))
+
+        return row_port.writer(as_sql_values(frame, {**_special(), "binary": F.hex}), take)
 
     def begins(self, place: Place) -> None:
         note_before(place, lambda: len(self._rows_there(place, ("1",))))
@@ -121,20 +146,25 @@ class SqliteSink(TableSink[SqliteOptions]):
             last = database.execute(f"SELECT batch_id FROM {LEDGER} WHERE owner = ?", (name,)).fetchone()
             if last is not None and last[0] >= batch.id:
                 return Written(skipped=frame.count())
-            rows = self._rows(database, frame)
+            rows = self._insert(database, frame.columns, column_types(frame, _TYPES), _values(frame))
             database.execute(
                 f"INSERT INTO {LEDGER} VALUES (?, ?) ON CONFLICT (owner) DO UPDATE SET batch_id = excluded.batch_id",
                 (name, batch.id),
             )
             return Written(written=rows)
 
-    def _rows(self, database: sqlite3.Connection, frame: DataFrame) -> int:
+    def _insert(
+        self,
+        database: sqlite3.Connection,
+        names: Sequence[str],
+        types: dict[str, str],
+        rows: Iterator[tuple[Any, ...]],
+    ) -> int:
         """Writes the rows, and gives how many there were."""
-        given, names = self.options, frame.columns
+        given = self.options
         key = in_case_of(names, given.key)
         table = quoted(given.table)
         if given.create:
-            types = column_types(frame, _TYPES)
             database.execute(create_statement(table, _storable(types), _unique(key)))
         latest = in_case_of(names, [given.latest_by])[0] if given.latest_by else None
         insert = (
@@ -142,7 +172,7 @@ class SqliteSink(TableSink[SqliteOptions]):
             + conflict_clause(table, names, key, latest)
         )
         places = [names.index(k) for k in key]
-        rows, count = _values(frame), 0
+        count = 0
         while some := list(islice(rows, _ROWS_PER_CALL)):
             count += len(some)
             whole = [row for row in some if all(row[p] is not None for p in places)]
@@ -176,8 +206,8 @@ def _fits_double(kind: str) -> bool:
     return not kind.startswith("DECIMAL(") or int(kind[8:].split(",")[0]) <= _EXACT_DIGITS
 
 
-def _values(frame: DataFrame) -> Iterator[tuple[Any, ...]]:
-    """The rows, partition by partition, as SQLite takes them."""
+def _special() -> dict[str, Any]:
+    """How columns of some types are made into what SQLite takes."""
     from pyspark.sql import functions as F
 
     epoch = F.lit("1970-01-01 00:00:00").cast("timestamp_ntz")
@@ -189,8 +219,12 @@ def _values(frame: DataFrame) -> Iterator[tuple[Any, ...]]:
         # Counted from the epoch: a cast to text would use the session's zone, where an hour may come twice.
         return F.timestamp_add("MICROSECOND", F.unix_micros(column), epoch).cast("string")
 
-    special = {"decimal": text, "date": text, "timestamp": utc, "timestamp_ntz": text}
-    for row in as_sql_values(frame, special).toLocalIterator(prefetchPartitions=True):
+    return {"decimal": text, "date": text, "timestamp": utc, "timestamp_ntz": text}
+
+
+def _values(frame: DataFrame) -> Iterator[tuple[Any, ...]]:
+    """The rows, partition by partition, as SQLite takes them."""
+    for row in as_sql_values(frame, _special()).toLocalIterator(prefetchPartitions=True):
         yield tuple(bytes(value) if isinstance(value, bytearray) else value for value in row)
 
 

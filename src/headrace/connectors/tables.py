@@ -55,6 +55,8 @@ class TableOptions(Options):
 class TableSink(TransactionalSink[O]):
     """A sink that writes rows to a table of a database."""
 
+    in_real_time = True
+
     def takes_updates(self) -> bool:
         return bool(self.options.key)
 

@@ -66,11 +66,12 @@ class Flow:
         name: str,
         *,
         description: str = "",
+        goal: str | Mapping[str, Any] | None = None,
         state: str | None = None,
         dead_letters: Mapping[str, Any] | None = None,
         spark: Mapping[str, Any] | None = None,
     ) -> None:
-        self._dead_letters = dead_letters
+        self._dead_letters, self._goal = dead_letters, goal
         self.name, self._description, self._state, self._spark = name, description, state, dict(spark or {})
         self._entries: list[Entry] = []
         self._parameters: dict[str, dict[str, Any]] = {}
@@ -161,6 +162,7 @@ class Flow:
             name=self.name,
             description=self._description,
             spark=self._spark,
+            goal=self._goal,
             state=self._state,
             dead_letters=self._dead_letters,
             entries=tuple(self._entries),

@@ -44,6 +44,7 @@ class Draft:
     spark: Mapping[str, Any] = field(default_factory=dict)
     state: Any = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
+    goal: Any = None
     dead_letters: Any = None
     entries: tuple[Entry, ...] = ()
     places: Places = field(default=Places())

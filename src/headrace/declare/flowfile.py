@@ -14,7 +14,7 @@ LONGEST = 1_000_000
 _MOST_VALUES = 50_000
 """Values a flow file may have once its aliases are followed; a bomb of aliases has more."""
 SECTIONS: dict[str, Kind] = {"sources": "source", "steps": "step", "sinks": "sink"}
-TOP = ("flow", "description", "state", "parameters", "dead_letters", "spark", *SECTIONS)
+TOP = ("flow", "description", "goal", "state", "parameters", "dead_letters", "spark", *SECTIONS)
 
 
 def read(text: str, file: str = "<flow>") -> Draft:
@@ -129,6 +129,7 @@ class _Walker:
             name=str(name),
             description=str(data.get("description") or ""),
             spark=self._section(data, "spark", places),
+            goal=self.plain(data.get("goal")),
             state=self.plain(data.get("state")),
             parameters=self._section(data, "parameters", places),
             dead_letters=self.plain(data.get("dead_letters")),

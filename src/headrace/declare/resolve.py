@@ -60,6 +60,7 @@ def resolve(draft: Draft, given: Values | None = None) -> Declared:
     whole = _Reader(Entry(kind="step", name="", data={}, places=draft.places))
     said, letters_by, complete = parameters.fill(draft.dead_letters, draft.places, "dead_letters")
     letters = whole.dead_letters(said) if complete else None
+    goal = whole.goal(draft.goal)
     problems += whole.problems
     parts: dict[str, list[Any]] = {"source": [], "step": [], "sink": []}
     seen: dict[str, Entry] = {}
@@ -85,6 +86,7 @@ def resolve(draft: Draft, given: Values | None = None) -> Declared:
         steps=tuple(parts["step"]),
         sinks=tuple(parts["sink"]),
         spark=tuple(sorted((str(k), _spark_text(v)) for k, v in spark.items())),
+        goal=goal,
         state=draft.state if draft.state in STORES else None,
         parameters=parameters.declared,
         values=parameters.values,
@@ -305,6 +307,14 @@ class _Reader:
 
         said = self._options("dead_letters", DeadLetters, given, "dead_letters")
         return said if said != DeadLetters() else None
+
+    def goal(self, given: object) -> Options | None:
+        """What a flow is to be good at; None: it does not say."""
+        if given is None:
+            return None
+        from headrace.goal import Goal
+
+        return self._options("goal", Goal, given, "goal")
 
     def _delivery(self, given: object) -> str | None:
         if given is None or (isinstance(given, str) and given in _DELIVERIES):

@@ -18,6 +18,8 @@ def show(flow: Flow) -> dict[str, Any]:
     said: dict[str, Any] = {"flow": flow.name}
     if flow.description:
         said["description"] = flow.description
+    if flow.goal is not None:
+        said["goal"] = show_options(flow.goal)
     if flow.state:
         said["state"] = flow.state
     if flow.parameters:

@@ -67,7 +67,7 @@ def rewrite(flow: Flow, original: str) -> str:
     for key, value in new.items():
         if tree.get(key) != value:
             tree[key] = value
-    top = ("description", "state", "parameters", "dead_letters", "spark")
+    top = ("description", "goal", "state", "parameters", "dead_letters", "spark")
     for key in [k for k in tree if k in top and k not in said]:
         del tree[key]
     return _text(tree)

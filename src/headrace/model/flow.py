@@ -158,6 +158,8 @@ class Flow:
     """What its parameters were given, by name: the options of its parts hold these values."""
     written: Mapping[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """Its settings as they were written, by name, where they refer to parameters."""
+    goal: Any = None
+    """What it is to be good at; None: nothing in particular."""
     dead_letters: Any = None
     """What is done about dead letters; None: the defaults."""
     places: Places = field(default=Places(), compare=False, repr=False)

@@ -152,7 +152,7 @@ class Totals:
         if known is not None and batch <= known["batch"]:
             return self
         out = event.get("out")
-        at = datetime.fromisoformat(event["at"]).timestamp()
+        at = _at(event)
         return replace(
             self,
             rows_in=self.rows_in + event["in"],
@@ -181,7 +181,11 @@ class Totals:
     def rate(self, now: float) -> float:
         """Records read per second, lately."""
         fresh = [r for r in self.recent if r[0] > now - RECENT]
-        return sum(n for _, n in fresh) / max(1.0, now - fresh[0][0]) if fresh else 0.0
+        if fresh:
+            return sum(n for _, n in fresh) / max(1.0, now - fresh[0][0])
+        # Batches that last longer, as in real-time mode: the last one's rate holds until the next is due.
+        held = [e for e in self.last.values() if e["seconds"] >= RECENT / 2 and now < _at(e) + e["seconds"] + RECENT]
+        return float(sum(e["in"] / e["seconds"] for e in held))
 
     @property
     def lag(self) -> int | None:
@@ -213,6 +217,10 @@ class Totals:
             "watermark": self.watermark,
             "watermarks": dict(self.watermarks),
         }
+
+
+def _at(event: Mapping[str, Any]) -> float:
+    return datetime.fromisoformat(event["at"]).timestamp()
 
 
 def _later(known: Mapping[str, str], new: Mapping[str, str]) -> dict[str, str]:

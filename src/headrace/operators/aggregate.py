@@ -18,7 +18,7 @@ from headrace.operators.base import Lowering, Operator, Say, State, operator
 from headrace.operators.columns import Columns, NamedValue, Value, reads, typed_columns
 from headrace.operators.folds import Fold
 from headrace.operators.functions import Function
-from headrace.operators.late import LATE, LATE_BY, late_schema, watched
+from headrace.operators.late import LATE, LATE_BY, late_schema, late_under, watched
 from headrace.operators.lowering import computed, may_fail, spark_columns
 from headrace.operators.ordered import windows_in_order
 from headrace.operators.windows import (
@@ -254,6 +254,23 @@ class Aggregate(Operator):
     def stops(self) -> str:
         made = ", ".join(str(function) for function in self._python().values())
         return f"{made}: it takes all values of a window, so there is no one record to put aside" if made else ""
+
+    def in_real_time(self, given: tuple[Schema, ...]) -> str | None:
+        if self.window is not None and self.emission == "final":
+            return "each of its windows is given once, when it is complete, and only changes are given there"
+        if self.every() is not None:
+            return "it holds answers back, to give them not more often than asked for"
+        if self._python() or any(isinstance(c.value, Function) and "Python" in c.value.how() for c in self.by):
+            return "records would wait for each other in the buffers between Java and Python"
+        return None
+
+    def real_time_instead(self) -> str:
+        return "" if self._python() or (self.window and self.window.session) else "write `emit: changes`"
+
+    def late_rows(self, frame: DataFrame, time: str, mark: int) -> DataFrame:
+        """Of its input, the records that are too late under a watermark (in microseconds), as the port has them."""
+        assert self.window is not None
+        return late_under(frame, time, self.window.closes(moment(frame, time)), mark)
 
     def sets_time(self) -> bool:
         return self.window is not None

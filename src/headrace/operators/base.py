@@ -190,6 +190,18 @@ class Operator(Options, ABC):
         """How it is executed, for `explain`: natively, or which Python and why."""
         return "native"
 
+    def in_real_time(self, given: tuple[Schema, ...]) -> str | None:
+        """Why it cannot run in real-time mode, where records are not gathered into batches; None: it can."""
+        if self.python_state:
+            return "Spark has no keyed state in Python there"
+        if "Python" in self.how(given):
+            return "records would wait for each other in the buffers between Java and Python"
+        return None
+
+    def real_time_instead(self) -> str:
+        """What an author may write instead for real-time mode; empty: nothing."""
+        return ""
+
     @abstractmethod
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
         """The frames that leave by each port."""

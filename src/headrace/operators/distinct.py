@@ -71,6 +71,12 @@ class Distinct(Operator):
             bound = f"a key is forgotten when the watermark has passed its time by {show_duration(self.within)}"
         return State(what=f"one entry per {', '.join(self.by) or 'record'}", bound=bound)
 
+    def in_real_time(self, given: tuple[Schema, ...]) -> str | None:
+        return None if self.within is None else "Spark has no duplicates within a bound there"
+
+    def real_time_instead(self) -> str:
+        return "leave `within` out, if all keys can be remembered for ever"
+
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
         frame = frames[0]
         if self.within is None:

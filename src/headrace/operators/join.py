@@ -154,6 +154,12 @@ class Join(Sides):
     def held(self) -> str | None:
         return "a record without a match waits for one" if self.within is not None and self.kind != "inner" else None
 
+    def in_real_time(self, given: tuple[Schema, ...]) -> str | None:
+        return None if self.within is None else "Spark joins no two streams there"
+
+    def real_time_instead(self) -> str:
+        return "make one of the sources a `table`"
+
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
         from pyspark.sql import functions as F
 

@@ -83,6 +83,14 @@ def watched(frame: DataFrame, time: str, closes: Column, aside: Aside) -> DataFr
     return carried.mapInArrow(_putting_aside(aside, time), columns)
 
 
+def late_under(frame: DataFrame, time: str, closes: Column, mark: int) -> DataFrame:
+    """The rows that are late under a watermark (in microseconds), with how late: the same, said of a batch."""
+    from pyspark.sql import functions as F
+
+    behind = (F.lit(mark) - F.unix_micros(F.col(f"`{time}`"))) / F.lit(float(_MICROS))
+    return frame.where(F.unix_micros(closes) <= F.lit(mark)).withColumn(LATE_BY, behind)
+
+
 def _putting_aside(aside: Aside, time: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def look(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         from pyspark import TaskContext

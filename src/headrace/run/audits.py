@@ -27,11 +27,17 @@ def of_run(project: Project, home: Home) -> Audit:
         return audit(entries, dict.fromkeys((e.query for e in entries), 0))
     queries = dict.fromkeys([*(e.query for e in entries), *record.queries])
     committed = {name: last_committed(home.checkpoint(name)) for name in queries}
+    if record.mode == Mode.REAL_TIME.value and record.driver is not None and record.driver.alive:
+        # The newest batch is counted a moment after it is committed.
+        newest = {name: max((e.batch for e in entries if e.query == name), default=None) for name in queries}
+        committed = {
+            n: newest[n] if last is not None and last - 1 == newest[n] else last for n, last in committed.items()
+        }
     entries = [e for e in entries if (last := committed[e.query]) is not None and e.batch <= last]
     lost, known = ledger.lost(), ledger.gaps()
     open_ = [s for s in short(entries, lost) if (s.query, s.batch, s.source) not in known]
     if open_:
-        plan = make_plan(load_flow(home, record))
+        plan = make_plan(load_flow(home, record), mode=Mode(record.mode))
         count_gaps(home, plan, open_, kafka_client(project, record.asked.bootstrap), record.asked.stop)
         known = ledger.gaps()
     return audit(entries, committed, lost, known)

@@ -19,8 +19,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.compile.plan import Plan
-from headrace.errors import EndpointError, FlowError, HeadraceError, Problem
+from headrace.compile.plan import Plan, Query
+from headrace.errors import EndpointError, HeadraceError
 from headrace.model import Flow, Mode, Sink, Source
 from headrace.observe import events
 from headrace.project import Project, kafka_client
@@ -38,7 +38,9 @@ from headrace.run.lag import Groups
 from headrace.run.ledger import Ledger
 from headrace.run.lost import refuse, unread
 from headrace.run.prepare import text_hash
-from headrace.run.queries import Running, Stopping, Watch, run_batch, start_query
+from headrace.run.queries import Running, Stopping, Watch, observed, run_batch, start_query
+from headrace.run.real_time import Settler, settled
+from headrace.run.real_time import start_query as start_real_time
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,17 +88,16 @@ def _drive(home: Home, stopping: Stopping, kafka: dict[str, str]) -> int:
     flow = load_flow(home, record)
     mode = Mode(record.asked.mode) if record.asked.mode else None
     master = sessions.choose_master(record.asked.master, project.settings.spark.master)
-    plan = make_plan(flow, mode=mode, cores=sessions.cores(master))
-    if plan.mode is Mode.REAL_TIME:
-        raise FlowError(
-            Problem(
-                code="unsupported",
-                message=f'flow "{flow.name}" cannot run in real-time mode yet',
-                hint="--mode micro-batch",
-            )
-        )
     kafka |= kafka_of(project, flow, record)
-    session = _session(home, record, project, plan, master)
+    plan = make_plan(
+        flow,
+        mode=mode,
+        cores=sessions.cores(master),
+        until_done=record.asked.until_done,
+        partitions=partitions_of(project, flow, kafka),
+        project=project.settings.spark.settings,
+    )
+    session = _session(home, record, project, plan, sessions.with_slots(master, plan.slots))
     events.append(home.events, "session")
     try:
         return _run(home, record, plan, session, stopping, kafka, project.root)
@@ -142,6 +143,19 @@ def kafka_of(project: Project, flow: Flow, record: Record) -> Mapping[str, str]:
         if isinstance(part, Source):
             has_topics(kafka_client(project, address) if address else client, part)
     return client
+
+
+def partitions_of(project: Project, flow: Flow, client: Mapping[str, str]) -> dict[str, int]:
+    """How many partitions each Kafka source reads: in real-time mode each is a task of its own."""
+    from headrace.log.client import metadata
+
+    found = {}
+    for source in flow.sources:
+        if source.connector == "kafka" and source.table is None:
+            address = getattr(source.options, "bootstrap", None)
+            there = metadata(kafka_client(project, address) if address else client).topics
+            found[source.name] = sum(len(there[topic].partitions) for topic in source.options.topic)
+    return found
 
 
 def has_topics(client: Mapping[str, str], source: Source) -> None:
@@ -238,7 +252,14 @@ def _run(
         expiring.note(measured)
         idle.note(measured)
 
-    watch = Watch(home, plan.queries, note)
+    settlers: dict[str, Settler] = {}
+
+    def heard(query: Query, report: dict[str, Any]) -> None:
+        if query.name in settlers:
+            counts = settlers[query.name].heard(report)
+            report["observedMetrics"] = observed(plan, query, counts)
+
+    watch = Watch(home, plan.queries, note, heard)
     watch.attach(session)
     running: list[Running] = []
     try:
@@ -247,8 +268,13 @@ def _run(
         for query in plan.queries:
             require_whole(query.name, home.checkpoint(query.name), Journal(home.journal(query.name)).entries())
         replaying = _begun(home, plan)
+        if plan.mode is Mode.REAL_TIME:
+            settlers |= {query.name: settled(home, plan, query, where) for query in plan.queries}
         for query in plan.queries:  # one by one: if the second cannot start, the first must still be stopped
-            running += [start_query(home, plan, query, where, stopping, watch, until_done=until_done)]
+            if query.name in settlers:
+                running += [start_real_time(plan, settlers[query.name], stopping)]
+            else:
+                running += [start_query(home, plan, query, where, stopping, watch, until_done=until_done)]
         names = [q.name for q in plan.queries]
         events.append(home.events, "started", mode=str(plan.mode), queries=names, replaying=replaying)
         stopping.running = True
@@ -263,6 +289,8 @@ def _run(
         for one in running:
             one.stop(STOP_WITHIN if stopping.asked else 0.0)
         watch.settle(running)
+        for settler in settlers.values():
+            settler.close()
         groups.close()
         expiring.close()
     return _ended(home, plan, stopping)

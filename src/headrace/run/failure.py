@@ -86,7 +86,10 @@ def explain_text(text: str, *, query: str = "", kafka: str = "") -> Failure:
     rules = (_function, _from_worker, lambda t: _kafka(t, kafka), _cluster, _checkpoint, _damaged, *_OTHERS)
     found = next((failure for rule in rules if (failure := rule(text)) is not None), None)
     if found is None:
-        refused = re.search(r"AnalysisException|\[(UNRESOLVED|STREAMING_OUTPUT_MODE|DATATYPE_MISMATCH)[\w.]*\]", text)
+        refused = re.search(
+            r"AnalysisException|\[(UNRESOLVED|STREAMING_OUTPUT_MODE|STREAMING_REAL_TIME_MODE|DATATYPE_MISMATCH)[\w.]*\]",
+            text,
+        )
         found = Failure(
             kind="internal",
             message=f"{'Spark refused the plan' if refused else 'the driver failed'}: {root_cause(text)}",

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from headrace.compile.plan import Plan
 from headrace.errors import FlowError, UsageError
-from headrace.model import Flow, Mode
+from headrace.model import Delivery, Flow, Mode
 from headrace.project import Project
 from headrace.run import change
 from headrace.run.home import Asked, Home, Record, home_of
@@ -89,7 +89,7 @@ def prepare(
         raise FlowError(*report.errors)
     flow = report.flow
     warnings = tuple(str(p) for p in report.problems if p.warning)
-    plan = make_plan(flow, mode=Mode(asked.mode) if asked.mode else None)
+    plan = make_plan(flow, mode=Mode(asked.mode) if asked.mode else None, until_done=asked.until_done)
     file = file.absolute()
     project.make_home()
     home = home_of(project.home, flow.name)
@@ -99,7 +99,18 @@ def prepare(
     except BaseException:
         lock.close()
         raise
-    return Ready(home, lock, plan, (*warnings, *notes))
+    return Ready(home, lock, plan, (*warnings, *notes, *_driven(plan, asked)))
+
+
+def _driven(plan: Plan, asked: Asked) -> list[str]:
+    """What the user should know of the mode that was chosen."""
+    wanted = asked.mode == Mode.REAL_TIME.value or plan.flow.goal is not None
+    if plan.mode is Mode.MICRO_BATCH and asked.mode != Mode.MICRO_BATCH.value and asked.until_done and wanted:
+        return [f"runs in micro-batches: {next(c.why for c in plan.choices if c.what == 'mode')}"]
+    if plan.mode is not Mode.REAL_TIME:
+        return []
+    weak = [p for p in plan.promises if p.delivery is Delivery.AT_LEAST_ONCE]
+    return [f'sink "{p.sink}" is written {p.delivery}: {p.because}' for p in weak]
 
 
 def _take(

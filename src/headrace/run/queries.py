@@ -112,7 +112,7 @@ def start_query(
 
     checkpoint, journal = home.checkpoint(query.name), Journal(home.journal(query.name))
     remote = not isinstance(checkpoint, Path)
-    told = replace(where, checkpoint=checkpoint, note=_noting(home), counted=True)
+    told = replace(where, checkpoint=checkpoint, note=noting(home), counted=True)
     lowered = lower(plan, query, replace(told, journal=journal.path.resolve() if remote else None))
     trunk = lowered.trunk
     errors: list[BaseException] = []
@@ -157,7 +157,7 @@ def start_query(
     )
 
 
-def _noting(home: Home) -> Callable[[dict[str, Any]], None]:
+def noting(home: Home) -> Callable[[dict[str, Any]], None]:
     """Tells of dead letters by an event; one for each batch that has any, and again if the batch is repeated."""
 
     def note(told: dict[str, Any]) -> None:
@@ -195,7 +195,7 @@ def run_batch(home: Home, plan: Plan, query: Query, where: Where) -> None:
 
     from headrace.compile.lower import lower
 
-    lowered = lower(plan, query, replace(where, note=_noting(home), counted=True))
+    lowered = lower(plan, query, replace(where, note=noting(home), counted=True))
     seen = Observation(OUT_METRIC)
     begun = time.monotonic()
     try:
@@ -215,8 +215,14 @@ def run_batch(home: Home, plan: Plan, query: Query, where: Where) -> None:
 class Watch:
     """What Spark reports about the queries, written as events: one for every batch that is committed."""
 
-    def __init__(self, home: Home, queries: Sequence[Query], then: Callable[[dict[str, Any]], None]) -> None:
-        self._home, self._then = home, then
+    def __init__(
+        self,
+        home: Home,
+        queries: Sequence[Query],
+        then: Callable[[dict[str, Any]], None],
+        heard: Callable[[Query, dict[str, Any]], None] = lambda query, report: None,
+    ) -> None:
+        self._home, self._then, self._heard = home, then, heard
         self._queries = {query.name: query for query in queries}
         self._counted: dict[tuple[str, int], dict[str, dict[str, int | None]]] = {}
         self._ended: set[str] = set()
@@ -252,6 +258,7 @@ class Watch:
     def _progress(self, name: str, report: dict[str, Any]) -> None:
         query = self._queries.get(name)
         if query is not None:
+            self._heard(query, report)
             counted = self._counted.pop((name, report["batchId"]), {})
             report["observedMetrics"] = {**(report.get("observedMetrics") or {}), **counted}
             measured = measure(report, query.name, query.sources)

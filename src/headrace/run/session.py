@@ -1,6 +1,7 @@
 """The Spark session of a driver: settings that fit streams on one machine, and nothing on the terminal.
 
-Settings go over each other in this order: ours, the plan's, `headrace.toml`'s, the flow's own.
+How Spark is set to be quick is the planner's to say (`compile/goal.py`); here is only what the place it runs in asks
+for. Settings go over each other in this order: ours, the plan's, `headrace.toml`'s, the flow's own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from headrace.compile import goal as goals
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -86,6 +89,17 @@ def cores(master: str) -> int:
     return int(asked[1]) if asked else 1 if master == "local" else max(1, os.cpu_count() or 1)
 
 
+def with_slots(master: str, slots: int | None) -> str:
+    """The master with room for so many tasks at once, where it is this machine; a cluster has the room it has.
+
+    In real-time mode tasks mostly wait, so there may be more of them than cores.
+
+    >>> with_slots("local[*]", 5), with_slots("local[2]", None), with_slots("spark://host:7077", 5)
+    ('local[5]', 'local[2]', 'spark://host:7077')
+    """
+    return f"local[{slots}]" if slots is not None and is_local(master) else master
+
+
 def settings(
     *,
     master: str,
@@ -102,25 +116,14 @@ def settings(
 
     `host` is where a cluster's workers reach the driver, `java` what Java is told besides.
     """
-    java = (
-        f"-Dlog4j2.configurationFile=file:{log4j} -Djava.io.tmpdir={scratch} -XX:+UseParallelGC -XX:-UsePerfData {java}"
-    )
+    java = f"-Dlog4j2.configurationFile=file:{log4j} -Djava.io.tmpdir={scratch} {goals.JAVA} -XX:-UsePerfData {java}"
     ours = {
         "spark.master": master,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "2g",
-        "spark.sql.session.timeZone": "UTC",
         "spark.executorEnv.TZ": "UTC",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.shuffle.partitions": str(cores(master)),
-        "spark.sql.streaming.stateStore.providerClass": (
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-        ),
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        "spark.sql.streaming.numRecentProgressUpdates": "10",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        **{name: value for name, (value, _) in goals.base(cores(master)).items()},
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
     }
     if is_local(master):

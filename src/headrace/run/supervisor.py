@@ -72,6 +72,8 @@ class Supervisor:
     """When an outside system was first found away, if none has answered since."""
     died: float | None = None
     """When the last driver failed, until a batch is committed again."""
+    restarting: float | None = None
+    """The same, until the next driver runs all its queries: one of them may commit a batch before."""
     _asked_again: int = 0
     _relaying: threading.Thread = field(default_factory=threading.Thread, repr=False)
 
@@ -100,7 +102,7 @@ class Supervisor:
                 self._end(driver)
             if failure is None:
                 return 0
-            self.died = self.died or self.clock()
+            self.died = self.restarting = self.died or self.clock()
             code = self._after(failure, follower)
             if code is not None:
                 return code
@@ -230,9 +232,10 @@ class Supervisor:
         kind = event["event"]
         if kind == "started":
             restarts = self.home.read().restarts
-            if self.died is not None:
+            if self.restarting is not None:
                 restarts += 1
-                seconds, again = round(self.clock() - self.died, 2), event.get("replaying") or {}
+                seconds, again = round(self.clock() - self.restarting, 2), event.get("replaying") or {}
+                self.restarting = None
                 events.append(self.home.events, "restarted", seconds=seconds, times=restarts, replaying=again)
                 self.view.note(f"running again after {seconds:g} s{show_replayed(again)}")
             self._set("running", restarts=restarts, failure=None)

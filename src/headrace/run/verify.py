@@ -68,9 +68,9 @@ def verify(
     if record.mode == str(Mode.BATCH):
         raise UsageError(f'run "{home.name}" was a batch; there is nothing else to compare it with')
     flow = load_flow(home, record)
-    made = make_plan(flow)
+    made = make_plan(flow, mode=Mode(record.mode))
     for name, value in made.spark.items():
-        if not name.startswith("spark.sql.streaming.stateStore"):
+        if name.startswith("spark.sql.") and not name.startswith("spark.sql.streaming.stateStore"):
             session.conf.set(name, value)
     where = Where(
         session=session,

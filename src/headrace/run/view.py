@@ -17,6 +17,7 @@ from headrace.observe.progress import Totals, show
 EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal."""
 REDRAW = 0.2
+_REAL_TIME = "running in real time, numbers come with the first checkpoint"
 _STAGES = {"starting": "starting Spark", "started": "running, the first batch is under way"}
 
 
@@ -51,7 +52,8 @@ class View:
     def event(self, event: Event) -> None:
         """Something that happened."""
         if event["event"] in _STAGES:
-            self._stage, self._since = _STAGES[event["event"]], time.monotonic()
+            real_time = event["event"] == "started" and event.get("mode") == "real-time"
+            self._stage, self._since = _REAL_TIME if real_time else _STAGES[event["event"]], time.monotonic()
         if self._json:
             with self._lock:
                 print(json.dumps(event, separators=(",", ":")), file=self._out, flush=True)

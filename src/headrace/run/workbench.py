@@ -20,7 +20,7 @@ from headrace.declare.resolve import Declared, resolve
 from headrace.declare.sql.read import read, reader_of
 from headrace.declare.sql.write import tidy
 from headrace.errors import FlowError, UsageError, nearest
-from headrace.model import Flow, Port, Schema
+from headrace.model import Flow, Mode, Port, Schema
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -129,7 +129,7 @@ class Workbench:
         With `until_done` all there is now is read, the last windows are closed, and that is the end.
         """
         text, most = limited(query)
-        made = plan(self._asked(text))
+        made = plan(self._asked(text), mode=Mode.MICRO_BATCH)
         session = self.session()
         for key, value in made.spark.items():
             session.conf.set(key, value)

@@ -1,0 +1,225 @@
+"""From a goal to settings: which mode, and how Spark, Kafka's clients and Java are set for it, each with its reason.
+
+Pure: a flow in, choices out. What is not said here is left to Spark; what an author sets himself goes over it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from headrace.check.real_time import SHORTEST, in_the_way
+from headrace.check.wires import Wires
+from headrace.compile.plan import Choice, Query
+from headrace.errors import FlowError, Problem
+from headrace.goal import Goal
+from headrace.model import Flow, Mode
+from headrace.options import show_duration
+
+CHECKPOINT = timedelta(minutes=1)
+"""Between two checkpoints in real-time mode: at a pause of 0.4 s the 99th percentile does not see it."""
+_SPARE = 1
+"""Slots besides those of the streams, for the jobs that read late records and dead letters again."""
+_STORE = "spark.sql.streaming.stateStore"
+_PROVIDERS = "org.apache.spark.sql.execution.streaming.state"
+JAVA = "-XX:+UseParallelGC"
+
+Settings = dict[str, tuple[str, str]]
+"""Value and reason by name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Way:
+    """How a flow is driven, and why."""
+
+    mode: Mode
+    why: str
+    by_author: bool = False
+    obstacles: tuple[Problem, ...] = ()
+    """What keeps it from real-time mode."""
+
+
+def way(flow: Flow, found: Wires, asked: Mode | None, *, until_done: bool = False) -> Way:
+    """The mode of a flow; raises FlowError if it cannot be what was asked for."""
+    goal: Goal | None = flow.goal
+    obstacles = in_the_way(flow, found)
+    real = Way(mode=Mode.REAL_TIME, why=f"goal: {goal}; no micro-batch answers within {show_duration(SHORTEST)}")
+    micro = Way(mode=Mode.MICRO_BATCH, why="the default: every operator and sink runs in it", obstacles=obstacles)
+    if asked is not None and asked is not Mode.REAL_TIME:
+        return Way(mode=asked, why="asked for", by_author=True, obstacles=obstacles)
+    wants = asked is Mode.REAL_TIME or (goal is not None and goal.latency is not None and goal.latency < SHORTEST)
+    if wants and obstacles:
+        raise FlowError(*obstacles)
+    if until_done and (wants or (goal is not None and goal.best == "latency")):
+        why = "--until-done: in real-time mode there is no end; the answers are the same"
+        return Way(mode=Mode.MICRO_BATCH, why=why, obstacles=obstacles)
+    if asked is not None:
+        return Way(mode=asked, why="asked for", by_author=True)
+    if wants:
+        return real
+    if goal is None:
+        return micro
+    if goal.best == "latency":
+        first = obstacles[0].message if obstacles else ""
+        return Way(mode=Mode.MICRO_BATCH, why=first, obstacles=obstacles) if obstacles else real
+    keeps = "batches are read and written in one piece" if goal.latency is None else "micro-batches keep it"
+    return Way(mode=Mode.MICRO_BATCH, why=f"goal: {goal}; {keeps}", obstacles=obstacles)
+
+
+def base(cores: int) -> Settings:
+    """How every session is set, whatever it runs."""
+    return {
+        "spark.sql.shuffle.partitions": (
+            str(cores),
+            f"one per core ({cores}); 200, Spark's default, costs 4 times the throughput",
+        ),
+        "spark.sql.adaptive.enabled": ("false", "a streaming plan is the same each batch; re-planning it costs time"),
+        "spark.sql.session.timeZone": ("UTC", "the same answer on every machine"),
+        "spark.sql.execution.arrow.pyspark.enabled": ("true", "rows go to Python in columns"),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": ("20000", "twice Spark's own: fewer hand-overs to Python"),
+        "spark.sql.streaming.numRecentProgressUpdates": ("10", "what a batch reports is kept in the run's home"),
+        **in_rocksdb((), asked=False),
+    }
+
+
+def in_memory() -> Settings:
+    """State on the heap."""
+    why = "state: memory, asked for: all state is held on the heap"
+    return {f"{_STORE}.providerClass": (f"{_PROVIDERS}.HDFSBackedStateStoreProvider", why)}
+
+
+def in_rocksdb(stateful: Sequence[str], *, asked: bool) -> Settings:
+    """State on disk, with a cache."""
+    why = "state: rocksdb, asked for" if asked else f"state of {', '.join(stateful) or 'a step'} may outgrow memory"
+    return {
+        f"{_STORE}.providerClass": (f"{_PROVIDERS}.RocksDBStateStoreProvider", why),
+        f"{_STORE}.rocksdb.changelogCheckpointing.enabled": ("true", "a batch writes what changed, not all of it"),
+        f"{_STORE}.rocksdb.boundedMemoryUsage": ("true", "all state of a process shares one cache, not one per part"),
+        f"{_STORE}.rocksdb.maxMemoryUsageMB": ("512", "that cache, beside Java's heap; what is more lies on disk"),
+    }
+
+
+def spark(flow: Flow, mode: Mode, stateful: Sequence[str], cores: int) -> Settings:
+    """Spark's settings for a flow."""
+    ours = base(cores)
+    timed = [s.name for s in flow.sources if s.time is not None]
+    if len(timed) > 1:
+        ours["spark.sql.streaming.multipleWatermarkPolicy"] = (
+            "min",
+            f"the slowest of {', '.join(timed)} leads, so that nothing of it is late; with max the fastest does, "
+            "and a source that pauses holds nothing back",
+        )
+    ours = {name: said for name, said in ours.items() if not name.startswith(_STORE)}
+    if stateful:
+        ours |= in_memory() if flow.state == "memory" else in_rocksdb(stateful, asked=flow.state is not None)
+    if mode is Mode.REAL_TIME:
+        few = max(1, cores // 2)
+        ours["spark.sql.shuffle.partitions"] = (
+            str(few),
+            "each is a task that runs all the time, and all of them end and begin anew at a checkpoint",
+        )
+        if stateful:
+            ours["spark.shuffle.streaming.networkBufferMaxWaitTimeMs"] = (
+                "1",
+                "how long a record may wait for others on its way to the task of its key; Spark's default is 50",
+            )
+    return ours
+
+
+def checkpoint_every(flow: Flow) -> timedelta:
+    """How long between two checkpoints in real-time mode."""
+    return flow.goal.checkpoint if flow.goal is not None and flow.goal.checkpoint is not None else CHECKPOINT
+
+
+def reading(mode: Mode) -> Settings:
+    """How Kafka's consumers are set."""
+    if mode is Mode.REAL_TIME:
+        return {"max.poll.records": ("500", "Kafka's own: records are handed on as they come, not gathered")}
+    return {"max.poll.records": ("5000", "a fifth faster than Kafka's own 500")}
+
+
+def writing(flow: Flow, mode: Mode) -> Settings:
+    """How Kafka's producers are set."""
+    if mode is Mode.REAL_TIME:
+        return {
+            "linger.ms": ("0", "a record is sent at once; each millisecond here is one more for every answer"),
+            "compression.type": ("none", "there is nothing to gain in records sent one by one"),
+        }
+    wait = "twice as fast as Kafka's own settings, with the two below"
+    quick = flow.goal is not None and flow.goal.best != "throughput"
+    return {
+        "linger.ms": ("5", "goal: a latency; the batch waits for its last record") if quick else ("50", wait),
+        "compression.type": ("lz4", "less to send, for little work"),
+        "batch.size": ("262144", "records that go to one partition are sent together"),
+    }
+
+
+def slots(queries: Iterable[Query], partitions: Mapping[str, int], shuffled: int) -> int:
+    """How many tasks run at once in real-time mode: all of a stream's stages run all the time."""
+    running = 0
+    for query in queries:
+        running += sum(partitions.get(source, 1) for source in query.sources) + shuffled * len(query.stateful)
+    return running + _SPARE
+
+
+def real_time(
+    flow: Flow, queries: Sequence[Query], partitions: Mapping[str, int] | None, shuffled: int
+) -> tuple[Choice, ...]:
+    """What else is chosen, and is to be expected, in real-time mode."""
+    every = checkpoint_every(flow)
+    asked = flow.goal is not None and flow.goal.checkpoint is not None
+    stateful = [name for query in queries for name in query.stateful]
+    pause = "0.2 to 0.5 s" if stateful else "0.1 to 0.3 s"
+    said = "asked for" if asked else f"a pause of {pause} in each is seen by less than 1 record in 100"
+    if partitions is None:
+        parts = "the partitions of its topics, asked for when it starts"
+    else:
+        parts = ", ".join(f"{n} of {source}" for source, n in sorted(partitions.items()))
+    more = f", {shuffled} for each of {', '.join(stateful)}" if stateful else ""
+    number = slots(queries, partitions, shuffled) if partitions is not None else None
+    return (
+        Choice(what="checkpoint every", value=show_duration(every), why=said, by_author=asked),
+        Choice(
+            what="pause at a checkpoint",
+            value=pause,
+            why="the tasks end, state and offsets are made durable, the next batch begins; records wait in Kafka",
+        ),
+        Choice(
+            what="written again after a crash",
+            value=f"at most {show_duration(every)} of records",
+            why="the run goes on from the last checkpoint",
+        ),
+        Choice(
+            what="slots",
+            value="as many as tasks" if number is None else str(number),
+            why=f"every stage runs all the time: {parts}{more}, {_SPARE} for late records and dead letters",
+        ),
+    )
+
+
+def slowest(flow: Flow, chosen: Way, queries: Sequence[Query]) -> tuple[Choice, ...]:
+    """What stands in the way of a lower latency."""
+    what = "in the way of less latency"
+    if chosen.mode is Mode.BATCH:
+        return ()
+    if chosen.mode is Mode.REAL_TIME:
+        shuffles = [name for query in queries for name in query.stateful]
+        steps = [
+            Choice(what=what, value=name, why="records go through a shuffle to the task of their key: 1 to 2 ms")
+            for name in dict.fromkeys(shuffles)
+        ]
+        return (*steps, Choice(what=what, value="Kafka", why="reading and writing it, acknowledged: about 1 ms"))
+    held = [q for q in queries if q.every is not None]
+    pauses = [
+        Choice(what=what, value=q.name, why=f"answers are held back for {show_duration(q.every)}")
+        for q in held
+        if q.every
+    ]
+    if chosen.obstacles:
+        return (*pauses, *(Choice(what=what, value=p.step, why=_after(p.message)) for p in chosen.obstacles))
+    return (*pauses, Choice(what=what, value="micro-batch", why="nothing else: `goal: latency` runs it in real time"))
+
+
+def _after(message: str) -> str:
+    return message.partition("cannot run in real-time mode: ")[2] or message

@@ -1,0 +1,172 @@
+"""Real-time mode, killed and resumed: the golden answers are there, and every record is accounted for.
+
+What of the golden flows can run there is put into one flow, from topics to topics, so that one run shows all of it:
+their windows give changes, of which the last ones are the answers. One record that cannot be read is among the input.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from headrace.check import load
+from headrace.check.wires import wires
+from headrace.compile.planner import plan
+from headrace.declare.show import show
+from headrace.log import topics
+from headrace.model import Mode
+from headrace.run.checkpoint import resume_point
+from headrace.run.home import Home, home_of
+from headrace.testing.compare import difference
+from tests.commands import Place, place_of_work
+from tests.waiting import eventually, tail
+
+GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "flows"
+TAKEN: dict[str, dict[str, tuple[str, ...]]] = {
+    "running": {"table": ("user",)},
+    "stateless": {"archive": ()},
+    "windows": {"archive": ("user", "window_start")},
+    "time": {"tens_out": ("k", "window_start"), "late_out": ()},
+}
+"""By golden flow, the sinks that can be written in real time, and what identifies a row that is replaced."""
+UNREADABLE = b"no JSON"
+
+
+class Packed:
+    """The golden flows as one, from topics to topics."""
+
+    def __init__(self, root: Path, bootstrap: str) -> None:
+        self.root, self.client, self.mark = root, {"bootstrap.servers": bootstrap}, uuid4().hex[:8]
+        (root / "headrace.toml").write_text(f'[kafka]\nbootstrap = "{bootstrap}"\n')
+        self.file = root / "packed.json"
+        self.file.write_text(json.dumps(self._flow()))
+        self.sent = dict.fromkeys(TAKEN, 0)
+        for golden in TAKEN:
+            topics.create(self.client, self.topic(golden), partitions=1)
+
+    def topic(self, name: str) -> str:
+        return f"{name}-{self.mark}"
+
+    def _flow(self) -> dict[str, Any]:
+        spark = {"spark.sql.shuffle.partitions": "1"}  # many queries on few cores
+        goal = {"latency": "20 ms", "checkpoint": "5 seconds"}
+        packed: dict[str, Any] = {"flow": "packed", "goal": goal, "spark": spark}
+        packed |= {"sources": {}, "steps": {}, "sinks": {}}
+        for golden, sinks in TAKEN.items():
+            flow = load(GOLDEN / golden / "flow.yaml")
+            wanted = {name for sink in sinks for name in (*flow.upstream(sink), sink)}
+            for section in ("sources", "steps", "sinks"):
+                for name, entry in show(flow)[section].items():
+                    if name in wanted:
+                        packed[section][f"{golden}_{name}"] = self._entry(golden, section, name, dict(entry))
+        return packed
+
+    def _entry(self, golden: str, section: str, name: str, entry: dict[str, Any]) -> dict[str, Any]:
+        if section == "sources":
+            del entry["files"]
+            return {"kafka": self.topic(golden), **entry}
+        origin = entry.pop("from")
+        named = f"{golden}_{origin}" if isinstance(origin, str) else [f"{golden}_{one}" for one in origin]
+        if section == "sinks":
+            key = {"key": TAKEN[golden][name][0]} if TAKEN[golden][name] else {}
+            return {"from": named, "kafka": {"topic": self.topic(f"{golden}_{name}"), "partitions": 1, **key}}
+        if "aggregate" in entry:
+            entry["aggregate"] = {**entry["aggregate"], "emit": "changes"}
+        return {"from": named, **entry}
+
+    def files(self) -> Iterator[dict[str, list[bytes]]]:
+        """The input of each golden flow, two files at a time."""
+        inputs = {golden: sorted((GOLDEN / golden / "input").iterdir()) for golden in TAKEN}
+        for number in range(0, max(len(files) for files in inputs.values()), 2):
+            two = {golden: files[number : number + 2] for golden, files in inputs.items()}
+            records = {golden: b"".join(f.read_bytes() for f in files).splitlines() for golden, files in two.items()}
+            yield records | ({"stateless": [UNREADABLE, *records["stateless"]]} if number == 4 else {})
+
+    def send(self, records: Mapping[str, list[bytes]]) -> None:
+        from confluent_kafka import Producer
+
+        producer = Producer(self.client)
+        for name, lines in records.items():
+            for line in lines:
+                producer.produce(self.topic(name), line)
+            self.sent[name] += len(lines)
+        producer.flush()
+
+    def taken(self, home: Home) -> bool:
+        """Whether all that was sent is behind a checkpoint, in every query."""
+        ends = {self.topic(name): count for name, count in self.sent.items()}
+        for query in plan(load(self.file)).queries:
+            point = resume_point(home.checkpoint(query.name))
+            if point is None or any(n != ends[t] for o in point["offsets"] for t, ps in o.items() for n in ps.values()):
+                return False
+        return True
+
+    def written(self, sink: str) -> list[dict[str, Any]]:
+        """All rows in a sink's topic, in their order."""
+        from confluent_kafka import Consumer, TopicPartition
+
+        consumer = Consumer({**self.client, "group.id": uuid4().hex, "isolation.level": "read_committed"})
+        rows: list[dict[str, Any]] = []
+        try:
+            where = TopicPartition(self.topic(sink), 0, 0)
+            end = consumer.get_watermark_offsets(where, timeout=10)[1]
+            consumer.assign([where])
+            while consumer.position([where])[0].offset < end:
+                message = consumer.poll(10)
+                assert message is not None, f"{sink}: nothing came"
+                assert message.error() is None, message.error()
+                rows.append(json.loads(message.value() or b"null"))
+        finally:
+            consumer.close()
+        return rows
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    with place_of_work(tmp_path / "work", {"HEADRACE_SPARK_MASTER": "local[2]"}) as place:
+        yield place
+
+
+def test_the_golden_flows_give_their_answers_in_real_time_through_a_kill(place: Place, broker: str) -> None:
+    packed = Packed(place.root, broker)
+    made = plan(load(packed.file))
+    assert made.mode is Mode.REAL_TIME
+    home = home_of(packed.root / ".headrace", "packed")
+    child = place.start("run", packed.file.name)
+    told = lambda: f"{child.poll()}\n{tail(home.log)}"  # noqa: E731
+    for number, records in enumerate(packed.files()):
+        packed.send(records)
+        if number == 2:  # in the middle of a batch: the answers are out, the checkpoint is not
+            eventually(lambda: home.read().driver is not None, 60, diagnose=told)
+            driver = home.read().driver
+            assert driver is not None
+            os.kill(driver.pid, signal.SIGKILL)
+        eventually(lambda: packed.taken(home), 180, diagnose=told)
+    child.send_signal(signal.SIGINT)
+    place.ended(child)
+    assert home.read().restarts == 1
+
+    flow = load(packed.file)
+    schemas = wires(flow).schemas
+    for golden, sinks in TAKEN.items():
+        for sink, key in sinks.items():
+            expected = (GOLDEN / golden / "expected" / f"{sink}.jsonl").read_text().splitlines()
+            rows = packed.written(f"{golden}_{sink}")
+            if key:
+                rows = list({tuple(str(row[k]) for k in key): row for row in rows}.values())
+            elif sink != "late_out":  # may be there twice after a kill, and only those
+                rows = list({json.dumps(row, sort_keys=True): row for row in rows}.values())
+            port = flow[f"{golden}_{sink}"].inputs[0]
+            wrong = difference([json.loads(line) for line in expected], rows, schemas[port])
+            assert not wrong, f"{golden} {sink}\n" + "\n".join(wrong)
+
+    assert '"balanced": true' in place.run("audit", "packed", "--json").out
+    letters = place.run("dead-letters", "list", "packed", "--json").out
+    assert letters.count('"stateless_orders"') == 1, letters

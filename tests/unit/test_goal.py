@@ -1,0 +1,217 @@
+"""A goal becomes a mode and settings, each with its reason; what cannot be kept is said at its place."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import Flow
+from headrace.check import check, load
+from headrace.compile.explain import explain, text
+from headrace.compile.plan import Choice, Plan
+from headrace.compile.planner import plan
+from headrace.declare import flowfile, jsonfile
+from headrace.declare.convert import FORMS, write
+from headrace.declare.diff import diff
+from headrace.declare.resolve import resolve
+from headrace.errors import FlowError
+from headrace.goal import Goal
+from headrace.model import Delivery, Mode
+
+SHORT = "goal: {latency: 20 ms, checkpoint: 1 second}"
+"""Spark would be busy with nothing but checkpoints."""
+
+
+def counts(goal: Any = None, *, emit: str = "changes", delivery: str | None = None, **spark: str) -> Flow:
+    """Counts per key and window from a topic to a topic."""
+    flow = Flow("counts", goal=goal, spark=spark)
+    clicks = flow.source(
+        "clicks", "kafka", topic="clicks", format="json", schema="k STRING, at TIMESTAMP", time={"column": "at"}
+    )
+    windows = {"tumbling": "10 seconds"}
+    flow.step(
+        "per_key", "aggregate", "clicks", {"by": "k", "window": windows, "compute": {"n": "count(*)"}, "emit": emit}
+    )
+    flow["per_key"].sink("out", "kafka", topic="out", key="k", delivery=delivery)
+    assert clicks is not None
+    return flow
+
+
+def chosen(made: Plan) -> dict[str, Choice]:
+    return {choice.what: choice for choice in made.choices}
+
+
+@pytest.mark.parametrize(
+    ("written", "means"),
+    [
+        ("latency", Goal(best="latency")),
+        ({"latency": "best"}, Goal(best="latency")),
+        ("throughput", Goal(best="throughput")),
+        ({"throughput": "best"}, Goal(best="throughput")),
+        ({"latency": "20 ms"}, Goal(latency=timedelta(milliseconds=20))),
+        (
+            {"latency": "best", "checkpoint": "10 seconds"},
+            Goal(best="latency", checkpoint=timedelta(seconds=10)),
+        ),
+    ],
+)
+def test_a_goal_is_the_same_in_every_form(written: Any, means: Goal, tmp_path: Path) -> None:
+    flow = counts(written).build()
+    assert flow.goal == means
+    for form, ending in FORMS.items():
+        file = tmp_path / f"counts{ending}"
+        file.write_text(write(flow, form))
+        assert load(file).goal == means, file.read_text()
+    assert resolve(jsonfile.read(jsonfile.write(flow))).flow == flow
+
+
+def test_a_goal_that_says_nothing_or_two_things_is_refused_at_its_place() -> None:
+    for given in (
+        "goal: speed",
+        "goal: {}",
+        "goal: {latency: 20 ms, best: throughput}",
+        "goal: {latency: soon}",
+        SHORT,
+    ):
+        problems = resolve(flowfile.read(f"flow: a\n{given}\n")).problems
+        assert [(p.code, p.location.line) for p in problems if p.location.line == 2], given
+
+
+def test_diff_tells_of_a_goal() -> None:
+    (change,) = diff(counts().build(), counts({"latency": "20 ms"}).build())
+    assert (change.option, change.new) == ("goal.latency", "20 milliseconds")
+
+
+@pytest.mark.parametrize(
+    ("goal", "mode"),
+    [
+        (None, Mode.MICRO_BATCH),
+        ("throughput", Mode.MICRO_BATCH),
+        ("latency", Mode.REAL_TIME),
+        ({"latency": "20 ms"}, Mode.REAL_TIME),
+        ({"latency": "5 seconds"}, Mode.MICRO_BATCH),
+    ],
+)
+def test_the_mode_follows_from_the_goal(goal: Any, mode: Mode) -> None:
+    made = plan(counts(goal).build())
+    assert made.mode is mode
+    assert chosen(made)["mode"].value == str(mode)
+    assert all(choice.why for choice in made.choices)
+
+
+def test_what_is_asked_for_goes_over_the_goal() -> None:
+    assert plan(counts("latency").build(), mode=Mode.MICRO_BATCH).mode is Mode.MICRO_BATCH
+    assert plan(counts().build(), mode=Mode.REAL_TIME).mode is Mode.REAL_TIME
+    until_done = plan(counts("latency").build(), until_done=True)
+    assert until_done.mode is Mode.MICRO_BATCH
+    assert "--until-done" in chosen(until_done)["mode"].why
+
+
+def test_a_flow_that_cannot_run_in_real_time_says_which_step_and_why() -> None:
+    flow = counts({"latency": "20 ms"}, emit="final")
+    (problem,) = check(flow.declared()).errors
+    assert (problem.code, problem.step) == ("unsupported", "per_key")
+    assert "emit: changes" in problem.hint
+    with pytest.raises(FlowError, match="per_key"):
+        plan(counts(emit="final").build(), mode=Mode.REAL_TIME)
+    best = plan(counts("latency", emit="final").build())
+    assert best.mode is Mode.MICRO_BATCH
+    assert chosen(best)["in the way of less latency"].value == "per_key"
+
+
+def test_a_sink_that_asks_for_exactly_once_is_not_written_in_real_time() -> None:
+    (problem,) = check(counts({"latency": "20 ms"}, delivery="exactly-once").declared()).errors
+    assert (problem.step, problem.code) == ("out", "unsupported")
+    assert plan(counts("latency", delivery="exactly-once").build()).mode is Mode.MICRO_BATCH
+
+
+@pytest.mark.parametrize(
+    ("steps", "step"),
+    [
+        ("once: {from: clicks, distinct: {by: k, within: 1 minute}}", "once"),
+        ("first: {from: clicks, limit: {rows: 1, by: k}}", "first"),
+        ("both: {from: [clicks, clicks], union: {}}", "both"),
+    ],
+)
+def test_operators_know_whether_they_run_in_real_time(steps: str, step: str) -> None:
+    text = (
+        "flow: a\ngoal: {latency: 20 ms}\nsources:\n"
+        "  clicks: {kafka: clicks, format: json, schema: 'k STRING, at TIMESTAMP', time: at}\n"
+        f"steps:\n  {steps}\nsinks:\n  out: {{from: {step}, kafka: {{topic: out}}}}\n"
+    )
+    (problem,) = check(resolve(flowfile.read(text))).errors
+    assert (problem.step, problem.location.line) == (step, 6)
+    assert "micro-batches keep 1 second" in problem.detail
+
+
+def test_sources_and_sinks_know_it_too() -> None:
+    text = (
+        "flow: a\ngoal: {latency: 20 ms}\nsources:\n  numbers: {rate: 10}\n"
+        "sinks:\n  out: {from: numbers, files: {path: out}}\n"
+    )
+    found = check(resolve(flowfile.read(text))).errors
+    assert [p.step for p in found] == ["numbers", "out"]
+
+
+def test_real_time_promises_no_more_than_it_keeps() -> None:
+    (promise,) = plan(counts({"latency": "best", "checkpoint": "10 seconds"}).build()).promises
+    assert promise.delivery is Delivery.AT_LEAST_ONCE
+    assert "10 seconds" in promise.because
+    assert plan(counts().build()).promises[0].delivery is Delivery.EXACTLY_ONCE
+
+
+def test_slots_are_the_tasks_of_all_stages_and_one_for_the_rest() -> None:
+    flow = counts("latency").build()
+    assert plan(flow, partitions={"clicks": 3}, cores=4).slots == 3 + 2 + 1
+    assert plan(flow).slots is None, "the topics were not asked"
+    wide = counts("latency", **{"spark.sql.shuffle.partitions": "4"}).build()
+    assert plan(wide, partitions={"clicks": 3}).slots == 3 + 4 + 1
+
+
+def test_each_sink_has_a_query_of_its_own_in_real_time_and_one_alone_keeps_its_name() -> None:
+    flow = counts("latency")
+    assert [q.name for q in plan(flow.build()).queries] == ["per_key"]
+    flow["per_key"].filter("many", "n > 10").sink("alerts", "kafka", topic="alerts")
+    made = plan(flow.build())
+    assert [q.name for q in made.queries] == ["per_key.out", "per_key.alerts"]
+    assert [q.trunk.step for q in made.queries] == ["per_key", "many"]
+    assert [q.owned for q in made.queries] == [("clicks", "per_key"), ("many",)]
+
+
+def test_late_records_and_dead_letters_belong_to_the_query_that_has_the_step() -> None:
+    flow = Flow("counts", goal="latency")
+    clicks = flow.source("clicks", "kafka", topic="c", format="json", schema="k STRING, at TIMESTAMP", time="at")
+    windows = {"tumbling": "10 seconds"}
+    given = {"by": "k", "window": windows, "compute": {"n": "count(*)"}, "emit": "changes", "late": "port"}
+    flow.step("per_key", "aggregate", "clicks", given)
+    flow["per_key"].sink("out", "kafka", topic="out", key="k")
+    flow["per_key.late"].sink("late", "kafka", topic="late")
+    flow["clicks.dead_letter"].sink("bad", "kafka", topic="bad")
+    assert clicks is not None
+    (query,) = plan(flow.build()).queries
+    assert (query.sinks, query.asides, query.letters) == (("out",), ("late",), ("bad",))
+    promises = {p.sink: p.delivery for p in plan(flow.build()).promises}
+    assert promises["late"] is promises["bad"] is Delivery.EXACTLY_ONCE
+
+
+def test_settings_are_chosen_for_the_mode() -> None:
+    real, micro = plan(counts("latency").build()), plan(counts("throughput").build())
+    wait = "spark.shuffle.streaming.networkBufferMaxWaitTimeMs"
+    assert (real.spark.get(wait), micro.spark.get(wait)) == ("1", None)
+    assert (real.writing["linger.ms"], micro.writing["linger.ms"]) == ("0", "50")
+    assert (real.reading["max.poll.records"], micro.reading["max.poll.records"]) == ("500", "5000")
+
+
+def test_explain_marks_what_the_author_has_set() -> None:
+    name = "spark.sql.shuffle.partitions"
+    made = plan(counts("latency", **{name: "7"}).build(), project={"spark.driver.memory": "3g", name: "5"})
+    said = {s["name"]: s for s in explain(made)["settings"]}
+    assert (said[name]["value"], said[name]["by_author"], said[name]["why"]) == ("7", True, "set in the flow")
+    assert said["spark.driver.memory"]["why"] == "set in headrace.toml"
+    shown = text(made)
+    assert f"{name} = 7 (yours)" in shown
+    for what in ("checkpoint every", "pause at a checkpoint", "written again after a crash", "slots"):
+        assert f"  {what} = " in shown
