@@ -154,7 +154,7 @@ def real_time_queries(flow: Flow, found: Wires) -> tuple[Query, ...]:
     """One query for each sink, from its sources down to it: nothing is done batch by batch, so nothing is shared.
 
     What is late or cannot be taken is the first query's that has the part; its sinks are written after each batch.
-    A query is named as in micro-batches while its base has one sink, so that a run may go on in the other mode.
+    A query is named as in micro-batches while its base has one sink, so that a run may go on in them.
     """
     answers = [sink for sink in flow.sinks if not aside(flow, sink)]
     bases = {sink.name: _chain(flow, sink, found.schemas)[0].step for sink in answers}

@@ -47,6 +47,18 @@ def planned(checkpoint: Path, batch: int) -> Planned:
     return Planned.parse((checkpoint / "offsets" / str(batch)).read_text(encoding="utf-8"))
 
 
+def state_format(checkpoint: Path) -> int | None:
+    """How state lies in a checkpoint: 2 where each batch names its files, as in real-time mode; else 1.
+
+    None: there is no batch yet, or no state.
+    """
+    batch = last_committed(checkpoint)
+    if batch is None or not (checkpoint / "state").is_dir():
+        return None
+    said = (checkpoint / "commits" / str(batch)).read_text(encoding="utf-8").split("\n")[-1]
+    return 2 if json.loads(said or "{}").get("stateUniqueIds") else 1
+
+
 def resume_point(checkpoint: Path) -> dict[str, Any] | None:
     """Where a query goes on: the last batch that is done and the offsets it ended at; None: at the beginning."""
     batch = last_committed(checkpoint)

@@ -26,7 +26,7 @@ from headrace.observe import events
 from headrace.project import Project, kafka_client
 from headrace.run import classes
 from headrace.run import session as sessions
-from headrace.run.checkpoint import last_committed, last_planned, resume_point
+from headrace.run.checkpoint import last_committed, last_planned, resume_point, state_format
 from headrace.run.expiring import Expiring
 from headrace.run.failure import Failure, NotThereError, explain, tells_of_loss
 from headrace.run.flush import holds_windows, plan_flush
@@ -200,12 +200,16 @@ def _session(home: Home, record: Record, project: Project, plan: Plan, master: s
     sys.path[:0] = [str(p) for p in paths if str(p) not in sys.path]
     log4j = home.path / "log4j2.properties"
     jars = ensure("spark", java=java)
+    checkpoints = [home.checkpoint(query.name) for query in plan.queries if query.stateful]
+    known = {state_format(checkpoint) for checkpoint in checkpoints if isinstance(checkpoint, Path)}
+    # A run that has been in real-time mode goes on with its state as it lies there.
+    kept = {"spark.sql.streaming.stateStore.checkpointFormatVersion": "2"} if 2 in known else {}
     wanted = sessions.settings(
         master=master,
         jars=jars,
         scratch=home.scratch,
         log4j=log4j,
-        plan=plan.spark,
+        plan={**plan.spark, **kept},
         project=project.settings.spark.settings,
         flow=dict(plan.flow.spark),
         host=sessions.address_towards(master),

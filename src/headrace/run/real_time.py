@@ -20,7 +20,7 @@ from headrace.compile.leaves import leaves
 from headrace.compile.plan import Plan, Query
 from headrace.errors import UsageError
 from headrace.run.book import Book
-from headrace.run.checkpoint import last_committed, last_planned
+from headrace.run.checkpoint import last_committed, last_planned, state_format
 from headrace.run.home import Home
 from headrace.run.journal import Journal, note
 from headrace.run.ledger import Ledger
@@ -128,10 +128,11 @@ def settled(home: Home, plan: Plan, query: Query, where: Where) -> Settler:
     from headrace.compile.lower import lower
 
     checkpoint, journal = home.checkpoint(query.name), Journal(home.journal(query.name))
-    if last_planned(checkpoint) != last_committed(checkpoint):
+    if state_format(checkpoint) == 1:
         raise UsageError(
-            f'query "{query.name}" was interrupted in a micro-batch, which cannot be ended in real-time mode',
-            hint="run it with `--mode micro-batch` until it has committed a batch, stop it, then run it again",
+            f'query "{query.name}" has run in micro-batches, and real-time mode cannot go on from their state',
+            detail="it needs state in which every batch names its own files",
+            hint="--mode micro-batch goes on; --fresh begins anew and keeps the old home aside",
         )
     told = replace(where, checkpoint=checkpoint, note=noting(home), counted=True, real_time=True)
     lowered = lower(plan, query, told)
