@@ -14,6 +14,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -290,14 +291,20 @@ def _run(
             _look_for_lost(home, plan, kafka)
         raise
     finally:
-        for one in running:
-            one.stop(STOP_WITHIN if stopping.asked else 0.0)
+        _stop(running, STOP_WITHIN if stopping.asked else 0.0)
         watch.settle(running)
         for settler in settlers.values():
             settler.close()
         groups.close()
         expiring.close()
     return _ended(home, plan, stopping)
+
+
+def _stop(running: list[Running], within: float) -> None:
+    """Stops all queries at once: in real-time mode each may wait for its next checkpoint."""
+    if running:
+        with ThreadPoolExecutor(len(running)) as pool:
+            list(pool.map(lambda one: one.stop(within), running))
 
 
 def _look_for_lost(home: Home, plan: Plan, kafka: Mapping[str, str]) -> None:
