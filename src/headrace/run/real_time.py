@@ -48,8 +48,7 @@ class Unbroken(Running):
     def stop(self, within: float) -> None:
         """Ends the query at the next checkpoint if that comes soon, else now; then what came since is written again."""
         before, now = last_committed(self.settler.checkpoint), time.monotonic()
-        since = self.began if before is None else max(self.began, self.settler.committed_at(before))
-        if since + self.every <= now + within:
+        if max(self.began, self.settler.last_heard) + self.every <= now + within:
             while self.active and time.monotonic() < now + within and last_committed(self.settler.checkpoint) == before:
                 time.sleep(0.02)
         if self.active:
@@ -66,17 +65,14 @@ class Settler:
     book: Book
     ledger: Ledger
     error: list[BaseException] = field(default_factory=list)
+    last_heard: float = 0.0
+    """When the last batch was reported, by the clock that only runs forward."""
     _reports: queue.Queue[Mapping[str, Any] | None] = field(default_factory=queue.Queue)
     _thread: threading.Thread | None = None
 
     @property
     def query(self) -> str:
         return self.lowered.query.name
-
-    def committed_at(self, batch: int) -> float:
-        """When a batch was committed, by the clock that only runs forward."""
-        file = self.checkpoint / "commits" / str(batch)
-        return time.monotonic() - max(0.0, time.time() - file.stat().st_mtime)
 
     def catch_up(self) -> None:
         """Settles the batches that were committed when nobody could settle them any more."""
@@ -98,6 +94,7 @@ class Settler:
 
     def heard(self, report: Mapping[str, Any]) -> Counts:
         """Spark reports a batch that is committed; what it has counted."""
+        self.last_heard = time.monotonic()
         self._reports.put(dict(report))
         return Observed.read(report)
 
