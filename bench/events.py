@@ -52,14 +52,14 @@ class Expected:
             self.spent += event.amount
 
 
-def events(count: int, users: int = USERS) -> Iterator[Event]:
-    """The same events every time; with as many users as events, each has one."""
+def events(count: int, users: int = USERS, pace: int = 100) -> Iterator[Event]:
+    """The same events every time, `pace` of them in a millisecond; with as many users as events, each has one."""
     draw = random.Random(7)
     second, shown = 0, ""
     for number in range(count):
         # Drawing from many users would miss a third of them, so there each comes in turn, spread by a factor.
         user = f"u{draw.randrange(users) if users <= USERS else number * 2654435761 % users}"
-        at = _BEGIN + number // 100
+        at = _BEGIN + number // pace
         if at // 1000 != second:
             second = at // 1000
             shown = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(second))
@@ -72,7 +72,7 @@ def events(count: int, users: int = USERS) -> Iterator[Event]:
         yield Event(user, page, kind, float(amount), at, text)
 
 
-def load_events(client: Mapping[str, str], topic: str, count: int, *, users: int = USERS) -> Expected:
+def load_events(client: Mapping[str, str], topic: str, count: int, *, users: int = USERS, pace: int = 100) -> Expected:
     """Fills a topic of two partitions with them, keyed by user; what is to come of them."""
     from confluent_kafka import Producer
 
@@ -81,7 +81,7 @@ def load_events(client: Mapping[str, str], topic: str, count: int, *, users: int
     topics.create(client, topic, partitions=2)
     producer = Producer({**client, "linger.ms": 50, "batch.size": 1_000_000, "compression.type": "lz4"})
     expected = Expected()
-    for number, event in enumerate(events(count, users)):
+    for number, event in enumerate(events(count, users, pace)):
         expected.add(event)
         while True:
             try:

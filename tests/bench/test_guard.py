@@ -16,7 +16,7 @@ import pytest
 
 from bench import overhead
 from bench.events import load_events
-from bench.latency import Reader, answered, fed, until
+from bench.latency import Reader, answered, fed, is_whole, until
 from bench.place import Place
 from bench.processes import started
 from bench.systems import SYSTEMS, job_for, tuned
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 LEAST = 0.8
 EVENTS = 150_000
+PACE = 5
+"""Events in a millisecond: half a minute of them, so that some windows close."""
 ROUNDS = 3
 RATE = 500
 WARM, MEASURED, PARTS = 3.0, 6.0, 3
@@ -39,7 +41,7 @@ NOISE = 20.0
 @pytest.mark.slow
 def test_a_windowed_count_is_not_grossly_slower_than_by_hand(spark: SparkSession, broker: str, tmp_path: Path) -> None:
     client = {"bootstrap.servers": broker}
-    load_events(client, "guard-w1", EVENTS)
+    load_events(client, "guard-w1", EVENTS, pace=PACE)
     seconds: dict[str, list[float]] = {"by hand": [], "headrace": []}
     answers = []
     for number in range(ROUNDS + 1):
@@ -57,7 +59,7 @@ def test_a_windowed_count_is_not_grossly_slower_than_by_hand(spark: SparkSession
     # The best of each: what else the machine does can only add time.
     ratio = min(seconds["by hand"]) / min(seconds["headrace"])
     print(f"\nW1, {EVENTS:,} events: {ratio:.2f} of the rate by hand ({show(seconds, 's')})")
-    assert answers[0] == answers[1]
+    assert answers[0] == answers[1] != []
     assert ratio >= LEAST
 
 
@@ -88,8 +90,10 @@ def test_a_keyed_count_is_not_grossly_later_than_by_hand(broker: str, tmp_path: 
             assert not any(r.failed for r in running), [r.last_words() for r in running]
             begin = max(r.first or 0.0 for r in readers.values()) + WARM
             until(lambda: False, WARM + MEASURED)
-        until(lambda: False, 2.0)  # what was sent last has its result
-    sent = array("d", times.read_bytes())
+        sent = array("d", times.read_bytes())
+        for name, reader in readers.items():
+            whole = until(lambda found=reader.found: is_whole(found, len(sent), "keyed"), 60, every=0.5)
+            assert whole, f"{name}: a minute after the last event its results were not all there"
     middles = {name: medians(reader, sent, begin) for name, reader in readers.items()}
     ratio = min(middles["by hand"]) / min(middles["ours"])
     print(f"\nW3, {mode}: the latency by hand is {ratio:.2f} of ours ({show(middles, 'ms')})")
@@ -105,7 +109,6 @@ def medians(reader: Reader, sent: array[float], begin: float) -> list[float]:
     for number in range(PARTS):
         first = begin + number * size
         taken = [1000 * (times[n] - s) for n, s in enumerate(sent) if first <= s < first + size and n in times]
-        assert taken, "events without results"
         found.append(statistics.median(taken))
     return found
 
