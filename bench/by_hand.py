@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
-READING = {"kafka.max.poll.records": "5000", "maxOffsetsPerTrigger": "1000000"}
-"""What ours tells the Kafka source."""
-WRITING = {"kafka.linger.ms": "50", "kafka.batch.size": "262144", "kafka.compression.type": "lz4"}
+PER_BATCH = {"maxOffsetsPerTrigger": "1000000"}
+"""As many records in a batch as our Kafka source takes."""
+READING = {"kafka.max.poll.records": "5000", **PER_BATCH}
+"""What ours tells the Kafka source in micro-batches."""
 
 
 def events(session: SparkSession, bootstrap: str, topic: str, schema: str, options: dict[str, str]) -> DataFrame:

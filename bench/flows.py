@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import cache
-
 WORKS = ("w1", "w2", "stateless", "keyed")
 _W1 = """
 sources:
@@ -107,23 +105,10 @@ GOALS = {"w1": "throughput", "w2": "throughput", "keys": "throughput", "stateles
 
 
 def flow(work: str, topic: str, out: str, *, goal: str | None = None, also: str | None = None) -> str:
-    """A flow file; `goal` goes over the work's own, and one that the flow file does not know yet is left out.
+    """A flow file; `goal` goes over the work's own.
 
     `also` are lines of YAML to put at its top, such as an interval or a setting that is to be measured.
     """
     text = _FLOWS[work].replace("TOPIC", topic).replace("OUT", out)
     more = f"{also.rstrip()}\n" if also else ""
-    return f"flow: {work}\n{asked(goal or GOALS[work])}{more}{text}"
-
-
-def asked(goal: str) -> str:
-    """The line that states a goal, if a flow may state one."""
-    return f"goal: {goal}\n" if knows_goals() else ""
-
-
-@cache
-def knows_goals() -> bool:
-    """Whether a flow can state what it is to be good at."""
-    from headrace.declare.flowfile import TOP
-
-    return "goal" in TOP
+    return f"flow: {work}\ngoal: {goal or GOALS[work]}\n{more}{text}"

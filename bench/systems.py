@@ -18,6 +18,8 @@ from bench.place import Place
 
 ROOT = Path(__file__).resolve().parent.parent
 LIVE = ("keyed", "stateless")
+PARTITIONS = 2
+"""Of every topic."""
 _HEAP = "2g"
 """The largest heap of everything that runs in Java, as ours has it."""
 
@@ -120,20 +122,27 @@ def _defaults(job: Job) -> list[Command]:
 
 
 def tuned(job: Job, *, real_time: bool = True) -> list[Command]:
-    """By hand with what ours sets; on live work in real-time mode, with just as many slots as there are tasks."""
-    from bench.by_hand import READING, WRITING
-    from headrace.run import session as sessions
+    """By hand with what the planner chooses for our flow; on live work in real-time mode, with its number of slots."""
+    from bench.by_hand import PER_BATCH
+    from headrace.check import load
+    from headrace.compile.planner import plan
+    from headrace.model import Mode
 
-    ours = sessions.settings(
-        master=f"local[{job.cores}]", jars=[], scratch=Path(job.folder), log4j=Path(job.folder, "log4j2.properties")
+    file = Path(job.folder) / "settings-of.yaml"
+    file.write_text(flow(job.work, job.topic, job.out), encoding="utf-8")
+    mode = Mode.REAL_TIME if job.live and real_time else Mode.MICRO_BATCH
+    made = plan(load(file), mode=mode, cores=job.cores, partitions={"events": PARTITIONS})
+    settings = {**made.spark, "spark.driver.extraJavaOptions": f"{made.java} -XX:-UsePerfData"}
+    if made.slots is not None:
+        settings["spark.master"] = f"local[{made.slots}]"
+    every = made.checkpoint
+    return _by_hand(
+        job,
+        settings,
+        reading={f"kafka.{name}": value for name, value in made.reading.items()} | ({} if every else PER_BATCH),
+        writing={f"kafka.{name}": value for name, value in made.writing.items()},
+        real_time=f"{every.total_seconds():.0f} seconds" if every else "",
     )
-    taken = {name: value for name, value in ours.items() if name.startswith("spark.sql.")}
-    taken["spark.driver.extraJavaOptions"] = "-XX:+UseParallelGC -XX:-UsePerfData"
-    if not job.live or not real_time:
-        return _by_hand(job, taken, reading=READING, writing=WRITING)
-    slots = job.cores * (2 if job.work == "keyed" else 1)
-    taken |= {"spark.master": f"local[{slots}]", "spark.shuffle.streaming.networkBufferMaxWaitTimeMs": "1"}
-    return _by_hand(job, taken, reading={"kafka.fetch.max.wait.ms": "5"}, writing={}, real_time="5 minutes")
 
 
 def _script(name: str, interpreter: Path, job: Job, times: int = 1, **more: Any) -> list[Command]:
