@@ -29,11 +29,10 @@ from pathlib import Path
 from typing import Any
 
 from bench import machine, report, results
-from bench.environments import UnavailableError
 from bench.feed import KEYS, is_kept
 from bench.measure import histogram, tail
 from bench.place import Place, place
-from bench.processes import started
+from bench.processes import reported, started
 from bench.systems import ROOT, SYSTEMS, System, flow_arguments, job_for
 
 TOPIC = "live"
@@ -109,6 +108,7 @@ def is_whole(found: list[tuple[float, str, int]], sent: int, work: str) -> bool:
     return last == {f"k{k}": len(range(k, sent, KEYS)) for k in range(min(KEYS, sent))}
 
 
+@reported
 def once(
     at: Place, system: System, work: str, *, rate: int, seconds: float, warm: float, **given: Any
 ) -> dict[str, Any]:
@@ -137,8 +137,6 @@ def once(
             "memory": memory,
             **({} if whole else {"failed": f"{SETTLE:.0f} s after the last event its results were not all there"}),
         }
-    except UnavailableError as error:
-        return {"failed": f"could not be installed: {error}"}
     finally:
         if reader.is_alive():
             reader.end()

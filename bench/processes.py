@@ -7,17 +7,41 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 
+from bench.environments import UnavailableError
 from bench.memory import Memory
 from bench.systems import Command
 
 ENDING = 15.0
 """Seconds a process has to end by itself once it is asked to."""
+
+
+Measured = dict[str, Any]
+"""What was measured, or under `failed` why there is nothing."""
+P = ParamSpec("P")
+
+
+def reported(measure: Callable[P, Measured]) -> Callable[P, Measured]:
+    """The same, with whatever goes wrong as an answer: one system that fails must not stop the others."""
+
+    @wraps(measure)
+    def attempt(*given: P.args, **named: P.kwargs) -> Measured:
+        try:
+            return measure(*given, **named)
+        except UnavailableError as error:
+            return {"failed": f"could not be installed: {error}"}
+        except Exception as error:  # noqa: BLE001 - a rival may fail in any way
+            traceback.print_exc()
+            return {"failed": f"{type(error).__name__}: {error}"}
+
+    return attempt
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,7 +18,7 @@ from typing import Any
 from bench import machine, report, results
 from bench.events import load_events
 from bench.place import Place, place
-from bench.processes import started
+from bench.processes import reported, started
 from bench.systems import SYSTEMS, System, job_for
 from bench.throughput import LIMIT, TOPIC, home_events, once, timed
 from headrace.log import topics
@@ -28,6 +28,7 @@ KEYS = tuple(10**power for power in range(3, 8))
 HOLDERS = ("headrace", "pyspark-tuned")
 
 
+@reported
 def hold(at: Place, system: System, keys: int, total: int) -> dict[str, Any]:
     """One run over so many keys: rate and memory, if as many are held."""
     job = job_for(at, system.name, "keys", topic=TOPIC, total=total)

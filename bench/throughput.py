@@ -19,11 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from bench import answers, machine, report, results
-from bench.environments import UnavailableError
 from bench.events import Expected, load_events
 from bench.measure import spread
 from bench.place import Place, place
-from bench.processes import Started, started
+from bench.processes import Started, reported, started
 from bench.systems import SYSTEMS, Job, System, flow_arguments, job_for
 from headrace.observe import events as run_events
 
@@ -33,6 +32,7 @@ LIMIT = 600.0
 FULL = 4_000_000
 
 
+@reported
 def once(at: Place, system: System, work: str, expected: Expected, *, rounds: int = 1, **given: Any) -> dict[str, Any]:
     """One run of one system: what it took, or why it has no number."""
     job = job_for(at, system.name, work, topic=TOPIC, total=expected.events, rounds=rounds, **given)
@@ -58,8 +58,6 @@ def once(at: Place, system: System, work: str, expected: Expected, *, rounds: in
                 "from_launch": round(ends[0] - running.at, 2),
                 "memory": memory,
             }
-    except UnavailableError as error:
-        return {"failed": f"could not be installed: {error}"}
     finally:
         at.clear(keep=[TOPIC])
         shutil.rmtree(job.folder, ignore_errors=True)
@@ -82,6 +80,8 @@ def _by_lines(running: Started, rounds: int) -> list[dict[str, Any]]:
     taken = []
     for number in range(rounds):
         parts = [one for one in said if one["round"] == number]
+        if not parts:
+            raise RuntimeError(f"it ended without a word on round {number}")
         taken.append(
             {
                 "first": min(one["first"] for one in parts),

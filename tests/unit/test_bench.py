@@ -9,9 +9,11 @@ from xml.etree import ElementTree
 import pytest
 
 from bench import answers, latency, load, plots, report, results, show
+from bench.environments import UnavailableError
 from bench.events import WINDOW, Expected, events
 from bench.flows import WORKS, flow
 from bench.measure import EDGES, histogram, tail
+from bench.processes import reported
 from headrace.check import load as load_flow
 
 
@@ -116,6 +118,18 @@ def test_a_tail_shows_the_rare_and_the_worst() -> None:
 def test_load_grows_until_something_breaks(step: dict[str, object], says: str) -> None:
     assert says in load.verdict(step)
     assert bool(says) == bool(load.verdict(step))
+
+
+def test_a_system_that_fails_in_whatever_way_is_reported_and_stops_nothing() -> None:
+    @reported
+    def measure(error: Exception | None) -> dict[str, int]:
+        if error is not None:
+            raise error
+        return {"rate": 1}
+
+    assert measure(None) == {"rate": 1}
+    assert measure(UnavailableError("no network")) == {"failed": "could not be installed: no network"}
+    assert measure(KeyError("n")) == {"failed": "KeyError: 'n'"}
 
 
 def test_plots_are_well_formed() -> None:
