@@ -9,14 +9,18 @@ from pathlib import Path
 
 import pytest
 
+from headrace.observe import events
+from headrace.run.home import home_of
+from headrace.testing.chaos.faults import kill_executor
 from headrace.testing.cluster import running_spark_cluster
 from tests.commands import Place
+from tests.waiting import eventually
 
 FLOW = """\
 flow: readings
 sources:
   readings:
-    kafka: {topic: cluster-readings}
+    kafka: {topic: cluster-readings, per_batch: 40}
     format: json
     schema: at TIMESTAMP, sensor STRING, celsius DOUBLE
     time: {column: at, watermark: 30 seconds}
@@ -65,7 +69,9 @@ def expected() -> list[tuple[int, str, int, float]]:
 
 
 @pytest.mark.slow
-def test_a_flow_gives_the_right_rows_on_a_cluster_of_two_workers(place: Place, broker: str, tmp_path: Path) -> None:
+def test_a_flow_gives_the_right_rows_on_a_cluster_of_two_workers_though_an_executor_is_killed(
+    place: Place, broker: str, tmp_path: Path
+) -> None:
     (place.root / "headrace.toml").write_text(
         '[spark.settings]\n"spark.executor.memory" = "512m"\n"spark.executor.cores" = "1"\n'
     )
@@ -79,7 +85,12 @@ def test_a_flow_gives_the_right_rows_on_a_cluster_of_two_workers(place: Place, b
 
     (tmp_path / "cluster").mkdir()
     with running_spark_cluster(tmp_path / "cluster") as cluster:
-        said = place.run("run", "flow.yaml", "--until-done", "--master", cluster.master)
+        home = home_of(place.root / ".headrace", "readings")
+        child = place.start("run", "flow.yaml", "--until-done", "--master", cluster.master)
+        begun = lambda: any(e["event"] == "progress" for e in events.read(home.events))  # noqa: E731
+        eventually(begun, 180, diagnose=place.logs)
+        assert kill_executor(home)
+        said = place.ended(child)
         applications = cluster.state()["completedapps"]
 
     with closing(sqlite3.connect(place.root / "out" / "readings.db")) as database:
@@ -90,5 +101,7 @@ def test_a_flow_gives_the_right_rows_on_a_cluster_of_two_workers(place: Place, b
     assert sorted((int(k["window_start"][14:16]), k["sensor"], k["n"], k["warmest"]) for k in kept) == expected()
     assert f"finished · in {MINUTES * 60} · out {MINUTES * SENSORS}" in said.err
     assert [a["name"] for a in applications] == ["headrace readings"]
+    assert home.read().restarts == 0, "Spark goes on without the driver being started again"
     executors = list((tmp_path / "cluster").glob("worker-*/app-*/*/stderr"))
+    assert len(executors) == 3, "the one that was killed is replaced"
     assert len({path.parents[2] for path in executors}) == 2, "both workers took part"

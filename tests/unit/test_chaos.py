@@ -45,6 +45,9 @@ sinks:
     from: all
     files: /data/out
     format: json
+  lake:
+    from: all
+    delta: {path: "s3://data/live", storage: {AWS_SECRET_ACCESS_KEY: "${env:PRODUCTION}"}}
 """
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from headrace.log import broker, state
 from headrace.log.state import Node
 from headrace.project import Project
+from headrace.run.home import Home
 from headrace.testing.chaos.scratch import DATABASE, Moved
 
 KINDS: Mapping[str, str] = {
@@ -26,7 +27,10 @@ KINDS: Mapping[str, str] = {
     "full-disk": "the driver's Java can write no byte to any file (RLIMIT_FSIZE), as on a full disk",
     "slow-sink": "the sink's table locked for seconds",
 }
-NOT_DONE = {"clock": "clock jumps need libfaketime, which Java's clock can be put under; it is not here"}
+NOT_DONE = {
+    "clock": "the clock of one process can only be moved by libfaketime, under which waits with a limit break: "
+    "Python's never end, and Java's return at once"
+}
 
 
 def possible(flows: tuple[Moved, ...], *, cluster: bool) -> list[str]:
@@ -64,9 +68,9 @@ def fill_disk(moved: Moved) -> bool:
     return done
 
 
-def kill_executor(moved: Moved) -> bool:
-    """Kills one executor that works for this flow's driver."""
-    driver = moved.home.read().driver
+def kill_executor(home: Home) -> bool:
+    """Kills one executor that works for the driver of a run."""
+    driver = home.read().driver
     if driver is None or not driver.alive:
         return False
     port = _driver_ports(driver.pid)

@@ -237,7 +237,7 @@ class _Trial:
         else:
             one: Mapping[str, Callable[[Moved], bool]] = {
                 "driver": faults.kill_driver,
-                "executor": faults.kill_executor,
+                "executor": lambda m: faults.kill_executor(m.home),
                 "full-disk": faults.fill_disk,
                 "slow-sink": lambda m: faults.slow_sink(m, seconds),
             }

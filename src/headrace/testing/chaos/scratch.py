@@ -93,6 +93,8 @@ def _sink(sink: Sink, flow: str, namespace: str) -> Sink:
         changes = {"bootstrap": None, "partitions": sink.options.partitions or 2}
     elif sink.connector == "files":
         changes = {"path": f"chaos/out/{flow}/{sink.name}"}
+    elif sink.connector == "delta":
+        changes = {"path": f"chaos/out/{flow}/{sink.name}", "storage": {}}
     elif sink.connector == "sqlite":
         changes = {"path": f"chaos/out/{flow}.db"}
     elif sink.connector == "postgresql":
