@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from deltalake import DeltaTable
 
 from headrace.cli.verify import told
 from headrace.compile.lower import Where
@@ -44,6 +45,7 @@ steps:
       window: {hopping: 20 seconds, every: 10 seconds}
       by: user
       compute: {n: count(*), total: sum(amount)}
+      late: port
   sessions:
     from: orders
     aggregate:
@@ -75,6 +77,15 @@ sinks:
   seen:
     from: large
     console: {}
+  tardy:
+    from: per_window.late
+    delta: {path: tardy}
+  lake:
+    from: running
+    delta: {path: lake, key: user}
+  refused:
+    from: orders.dead_letter
+    sqlite: {path: shop.db, table: refused}
 """
 
 
@@ -130,7 +141,8 @@ class Shop:
     def equal(self) -> dict[str, Verdict]:
         found = self.verdicts()
         assert {n: v.as_dict() for n, v in found.items() if v.differs} == {}
-        assert [n for n, v in found.items() if v.found is None] == ["seen"]
+        assert [n for n, v in found.items() if v.found is None] == ["seen", "refused"]
+        assert "takes dead letters" in found["refused"].why
         return found
 
     def change(self, statement: str) -> None:
@@ -148,7 +160,7 @@ def test_what_a_stream_holds_is_what_a_batch_over_the_same_records_gives_and_eve
     shop: Shop,
 ) -> None:
     shop.feed(*(order(n, n, "ann" if n % 3 else "bob") for n in range(60)))
-    shop.feed(order(80, 59))
+    shop.feed(order(80, 59), {**order(81, 59), "amount": None})
     # Late, by the watermark of the batch before: for some windows or for all. Then a batch that closes more.
     shop.feed(order(90, 42), order(91, 45), order(92, 3), order(93, 4, "cid"))
     shop.feed(*(order(n, n) for n in range(94, 120)))
@@ -156,6 +168,8 @@ def test_what_a_stream_holds_is_what_a_batch_over_the_same_records_gives_and_eve
     before = shop.equal()
     assert before["windows"].late > 0
     assert before["windows"].found is not None
+    assert (late := before["tardy"].found) is not None
+    assert (late.rows, before["tardy"].late) == (1, 0)
 
     shop.take(flush=True)
     after = shop.equal()
@@ -165,9 +179,14 @@ def test_what_a_stream_holds_is_what_a_batch_over_the_same_records_gives_and_eve
     shop.change("UPDATE windows SET total = total + 1 WHERE rowid = 1")
     shop.change("DELETE FROM visits WHERE rowid = 1")
     shop.change("INSERT INTO visits SELECT * FROM visits WHERE rowid = 2")
+    lake = DeltaTable(str(shop.root / "lake"))
+    lake.update(updates={"n": "n + 1"}, predicate="user = 'ann'")
+    DeltaTable(str(shop.root / "tardy")).delete("id = 93")
     found = shop.verdicts()
     counts = {n: (d.missing, d.unexpected) for n, v in found.items() if v.differs and (d := v.found)}
-    assert counts == {"windows": (1, 1), "visits": (1, 1)}
+    assert counts == {"windows": (1, 1), "visits": (1, 1), "lake": (0, 0), "tardy": (1, 0)}
+    assert found["lake"].found is not None
+    assert found["lake"].found.different == 1
 
 
 WRONG = """
@@ -259,7 +278,7 @@ def test_a_checkpoint_that_only_hadoop_reaches_serves_as_well(tmp_path: Path, sp
     assert list(there.rglob("commits/*"))
     assert not list((shop.home.path / "checkpoints").iterdir())
     found = shop.verdicts()
-    assert (found["windows"].found, found["windows"].differs) != (None, True)
+    assert [v.as_dict()["verdict"] for v in found.values()] == ["equal", "equal"]
     assert found["windows"].late == 1
     with closing(sqlite3.connect(shop.root / "shop.db")) as database:
         assert database.execute("SELECT id FROM tardy").fetchall() == [(61,)]

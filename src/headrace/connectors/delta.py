@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field as Option
 from pydantic import model_validator
 
-from headrace.connectors.base import Batch, TransactionalSink, Written, connector
+from headrace.connectors.base import Batch, Holding, Place, TransactionalSink, Written, connector
+from headrace.connectors.before import note_before, noted_before
 from headrace.connectors.files import located
 from headrace.connectors.identity import writer
 from headrace.connectors.tables import in_case_of, quoted
@@ -98,9 +99,41 @@ class DeltaSink(TransactionalSink[DeltaOptions]):
         latest = () if self.options.latest_by is None else (self.options.latest_by,)
         return (*self.options.partition_by, *latest)
 
+    @property
+    def newest_by(self) -> str | None:  # type: ignore[override]
+        return self.options.latest_by
+
+    def begins(self, place: Place) -> None:
+        note_before(place, lambda: self._rows_there(place, []).num_rows)
+
+    def held_before(self, place: Place) -> int:
+        return int(noted_before(place) or 0)
+
+    def holds(self, holding: Holding) -> DataFrame | None:
+        from pyspark.sql import functions as F
+
+        from headrace.expressions.spark import spark_schema, spark_type
+
+        rows = self._rows_there(holding.place, holding.schema.names)
+        if not rows.num_rows:
+            return holding.session.createDataFrame([], spark_schema(holding.schema))
+        held = holding.session.createDataFrame(rows)
+        return held.select(*(F.col(f"`{f.name}`").cast(spark_type(f.type)).alias(f.name) for f in holding.schema))
+
+    def _rows_there(self, place: Place, columns: Sequence[str]) -> pa.Table:
+        import pyarrow as pa
+
+        path = located(self.options.path, place)
+        with _trouble(place, path, "read"):
+            table = self._open(path)
+            if table is None:
+                return pa.table({})
+            known = [field.name for field in table.schema().fields]
+            return table.to_pyarrow_table(columns=in_case_of(known, columns) if columns else known[:1])
+
     def write(self, frame: DataFrame, batch: Batch) -> Written:
         path = located(self.options.path, batch.place)
-        with _trouble(batch, path):
+        with _trouble(batch.place, path):
             name, table = writer(batch), self._open(path)
             if table is not None and _last(table, name) >= batch.id:
                 return Written(skipped=frame.count())
@@ -189,9 +222,9 @@ def _last(table: DeltaTable, name: str) -> int:
 
 
 @contextmanager
-def _trouble(batch: Batch, path: str) -> Iterator[None]:
+def _trouble(place: Place, path: str, what: str = "write") -> Iterator[None]:
     """Says what went wrong, and whether another try may help."""
-    where = f'sink "{batch.place.step}" (delta, "{path}")'
+    where = f'sink "{place.step}" (delta, "{path}")'
     try:
         from deltalake import exceptions
     except ImportError:
@@ -206,7 +239,7 @@ def _trouble(batch: Batch, path: str) -> Iterator[None]:
         said = _first_line(error)
         if "schema" in said.lower() or "column" in said.lower():
             raise DataError(f"{where} refused the rows", detail=said) from None
-        raise EndpointError(f"could not write for {where}", detail=said) from None
+        raise EndpointError(f"could not {what} for {where}", detail=said) from None
 
 
 def _first_line(error: Exception) -> str:

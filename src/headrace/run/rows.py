@@ -168,9 +168,9 @@ def _same(column: Column, kind: DataType) -> Column:
 
     match kind:
         case s.DoubleType():
-            return F.format_string("%.11e", column).cast("double")
+            return F.format_string("%.11e", column).try_cast("double")  # of a null it makes the text "null"
         case s.FloatType():
-            return F.format_string("%.5e", column.cast("double")).cast("double")
+            return F.format_string("%.5e", column.cast("double")).try_cast("double")
         case s.MapType():
             return F.array_sort(F.map_entries(column))
         case s.ArrayType(elementType=s.DoubleType()):

@@ -80,7 +80,16 @@ def verify(
         kafka=kafka_of(project, flow, record),
         stop=record.asked.stop,
     )
-    return [v for query in made.queries for v in _query(home, made, query, where, first, last)]
+    found = [v for query in made.queries for v in _query(home, made, query, where, first, last)]
+    dead = "it takes dead letters, which are kept in the run's home and are not read again: headrace dead-letters list"
+    late = "it takes late records, which are not compared in real-time mode"
+    left = {
+        name: Verdict(sink=name, query=query.name, why=why)
+        for query in made.queries
+        for why, names in ((dead, query.letters), (late, query.asides))
+        for name in names
+    }
+    return [*found, *left.values()]
 
 
 def _query(
@@ -97,9 +106,6 @@ def _query(
     until = done if last is None else min(last, done)
     late = late_of(home, query.name)
     for sink in sinks:
-        if _put_aside(plan, sink):
-            yield Verdict(sink=sink.name, query=query.name, why="records that were put aside are not compared yet")
-            continue
         yield _sink(
             home, plan, query, sink, where, entries, (first or 0, until), late, all_of_it=(first, last) == (None,) * 2
         )
@@ -150,6 +156,8 @@ def _sink(
         held.unpersist()
     except HeadraceError as error:
         return replace(verdict, why=error.message)
+    if _put_aside(plan, sink):
+        return replace(verdict, found=found, late=0)
     return replace(verdict, found=found, why=_limits(plan, query, dropped))
 
 
