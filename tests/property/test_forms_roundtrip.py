@@ -254,6 +254,7 @@ def flows(draw: st.DrawFn) -> Flow:
     draft = Draft(
         name=draw(NAMES),
         description=draw(st.sampled_from(["", 'It\'s: a "test" # of \\ things', "Plain words."])),
+        goal=draw(st.sampled_from([None, "latency", "throughput", {"latency": "2 seconds", "checkpoint": "1 minute"}])),
         state=draw(st.sampled_from([None, "memory"])),
         spark=draw(st.sampled_from([{}, {"spark.sql.shuffle.partitions": 4, "spark.x-y": "a b"}])),
         dead_letters=draw(st.sampled_from([None, {"per_minute": 7}, {}, {"per_minute": "${param:most}"}]))

@@ -80,6 +80,16 @@ def test_a_goal_that_says_nothing_or_two_things_is_refused_at_its_place() -> Non
         assert [(p.code, p.location.line) for p in problems if p.location.line == 2], given
 
 
+def test_a_goal_may_be_a_parameter() -> None:
+    written = (
+        "flow: a\nparameters:\n  quick: {type: string, default: 20 ms}\ngoal: {latency: '${param:quick}'}\n"
+        "sources:\n  a: {kafka: a, format: text}\nsinks:\n  out: {from: a, kafka: {topic: out}}\n"
+    )
+    flow = resolve(flowfile.read(written)).flow
+    assert flow.goal == Goal(latency=timedelta(milliseconds=20))
+    assert write(flow, "yaml").count("${param:quick}") == 1
+
+
 def test_diff_tells_of_a_goal() -> None:
     (change,) = diff(counts().build(), counts({"latency": "20 ms"}).build())
     assert (change.option, change.new) == ("goal.latency", "20 milliseconds")

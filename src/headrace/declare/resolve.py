@@ -60,7 +60,8 @@ def resolve(draft: Draft, given: Values | None = None) -> Declared:
     whole = _Reader(Entry(kind="step", name="", data={}, places=draft.places))
     said, letters_by, complete = parameters.fill(draft.dead_letters, draft.places, "dead_letters")
     letters = whole.dead_letters(said) if complete else None
-    goal = whole.goal(draft.goal)
+    aim, goal_by, known = parameters.fill(draft.goal, draft.places, "goal")
+    goal = whole.goal(aim) if known else None
     problems += whole.problems
     parts: dict[str, list[Any]] = {"source": [], "step": [], "sink": []}
     seen: dict[str, Entry] = {}
@@ -91,8 +92,8 @@ def resolve(draft: Draft, given: Values | None = None) -> Declared:
         parameters=parameters.declared,
         values=parameters.values,
         written={
-            name: as_written(data, parameters.declared)
-            for name, data, uses in (("spark", draft.spark, set_by), ("dead_letters", draft.dead_letters, letters_by))
+            name: as_written(getattr(draft, name), parameters.declared)
+            for name, uses in (("spark", set_by), ("dead_letters", letters_by), ("goal", goal_by))
             if uses
         },
         dead_letters=letters,

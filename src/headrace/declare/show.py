@@ -18,7 +18,9 @@ def show(flow: Flow) -> dict[str, Any]:
     said: dict[str, Any] = {"flow": flow.name}
     if flow.description:
         said["description"] = flow.description
-    if flow.goal is not None:
+    if "goal" in flow.written:
+        said["goal"] = flow.written["goal"]
+    elif flow.goal is not None:
         said["goal"] = show_options(flow.goal)
     if flow.state:
         said["state"] = flow.state
