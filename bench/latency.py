@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench import machine, report, results
+from bench import feed, machine, report, results
 from bench.feed import KEYS, is_kept
 from bench.measure import histogram, tail
 from bench.place import Place, place
@@ -126,7 +126,7 @@ def once(
                     return {"failed": running.last_words() if running.failed else f"no result after {FIRST:.0f} s"}
                 first = reader.first
                 until(lambda: running.failed, warm + seconds)
-            sent = array("d", times.read_bytes())
+            sent = feed.sent(times)
             if running.failed:
                 return {"failed": running.last_words()}
             whole = until(lambda: is_whole(reader.found, len(sent), work), SETTLE, every=0.5)
@@ -163,17 +163,17 @@ def summary(
 
 @contextmanager
 def fed(bootstrap: str, topic: str, rate: int, times: Path) -> Iterator[None]:
-    """Sends events for as long as it is used; then `times` holds when each was sent."""
+    """Sends events for as long as it is used; `times` holds when each was sent."""
     command = [sys.executable, "-m", "bench.feed", bootstrap, topic, str(rate), str(times)]
-    feed = subprocess.Popen(command, cwd=ROOT)
+    sender = subprocess.Popen(command, cwd=ROOT)
     try:
         yield
     finally:
-        feed.send_signal(signal.SIGTERM)
+        sender.send_signal(signal.SIGTERM)
         try:
-            feed.wait(45)
+            sender.wait(45)
         except subprocess.TimeoutExpired:
-            feed.kill()
+            sender.kill()
             raise
 
 
