@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LEAST = 0.8
-EVENTS = 300_000
-PACE = 10
+EVENTS = 200_000
+PACE = 7
 """Events in a millisecond: half a minute of them, so that some windows close."""
 ROUNDS = 3
 RATE = 500
