@@ -224,20 +224,30 @@ def _host(session: SparkSession) -> str:
     return str(session.conf.get("spark.driver.host") or "127.0.0.1")
 
 
+_classes: dict[str, Any] = {}
+"""By Spark's application: the writer's class, which its executors know."""
+
+
 def _java_writer(session: SparkSession, port: Port) -> Any:
-    """A writer for the tasks; its class is made known to the executors."""
+    """A writer for the tasks."""
     jvm: Any = session._jvm
+    application = session.sparkContext.applicationId
+    if application not in _classes:
+        _classes[application] = _compiled(session, jvm)
+    gateway: Any = session.sparkContext._gateway
+    given = gateway.new_array(jvm.java.lang.Object, 3)
+    given[0], given[1], given[2] = port.host, port.number, port.secret
+    return _classes[application].getConstructors()[0].newInstance(given)
+
+
+def _compiled(session: SparkSession, jvm: Any) -> Any:
+    """The writer's class, made known to the executors."""
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
     compiler.cook(_JAVA)
-    folder = Path(tempfile.mkdtemp(prefix="headrace-row-port-"))
-    jar = folder / "row-port.jar"
+    jar = Path(tempfile.mkdtemp(prefix="headrace-row-port-")) / "row-port.jar"
     with zipfile.ZipFile(jar, "w") as file:
         for name, code in compiler.getBytecodes().items():
             file.writestr(f"{str(name).replace('.', '/')}.class", bytes(code))
     session.sparkContext._jsc.sc().addJar(str(jar))
-    made = compiler.getClassLoader().loadClass(_CLASS).getConstructors()[0]
-    gateway: Any = session.sparkContext._gateway
-    given = gateway.new_array(jvm.java.lang.Object, 3)
-    given[0], given[1], given[2] = port.host, port.number, port.secret
-    return made.newInstance(given)
+    return compiler.getClassLoader().loadClass(_CLASS)
