@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +18,14 @@ from headrace.cli.state import table
 from headrace.compile.lower import Where
 from headrace.compile.planner import plan
 from headrace.errors import UsageError
+from headrace.operators.drawers import LIKE, PACKED
+from headrace.operators.parcels import arrow_of, written
 from headrace.run.change import describe
 from headrace.run.checkpoint import last_committed
 from headrace.run.failure import explain
 from headrace.run.home import Home, Record, home_of
 from headrace.run.queries import Running, Stopping, start_query
-from headrace.run.state import parse_key, query_of, read
+from headrace.run.state import _entry, _unpacking, parse_key, query_of, read
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -168,3 +171,20 @@ def test_a_key_is_written_as_values_or_by_name() -> None:
     assert parse_key("day=3", ["user", "day"]) == {"day": "3"}
     with pytest.raises(UsageError):
         parse_key("ann", ["user", "day"])
+
+
+def test_the_records_that_a_window_in_order_holds_are_shown(spark: SparkSession) -> None:
+    import pyarrow as pa
+
+    columns = "at BIGINT, x DOUBLE, t TIMESTAMP"
+    schema = "key STRUCT<user: STRING>, value STRUCT<seen: BIGINT, {}: BINARY, {}: STRUCT<{}>>"
+    like = spark.createDataFrame([], columns).schema
+    moment = datetime(2300, 1, 1, tzinfo=UTC)
+    records = [{"at": 5, "x": 0.5, "t": None}, {"at": 7, "x": None, "t": moment}]
+    packed = written(pa.RecordBatch.from_pylist(records, schema=arrow_of(like)))
+    inside = columns.replace(" ", ": ").replace(",: ", ", ")
+    frame = spark.createDataFrame([(("ann",), (3, packed, None))], schema.format(PACKED, LIKE, inside))
+    (row,) = frame.collect()
+    entry = _entry("", _unpacking(frame)(row.asDict(recursive=True)))
+    held = {"seen": 3, "records": [[5, 0.5, None], [7, None, "2300-01-01T00:00:00+00:00"]]}
+    assert entry.as_dict() == {"key": {"user": "ann"}, "value": held}

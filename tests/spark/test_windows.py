@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+import math
+import struct
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -20,15 +24,23 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Rows = list[dict[str, Any]]
+NOW = datetime(2300, 1, 1, 0, 0, 0, 1, UTC)
+MICROS = [datetime(2026, 1, 1, 0, 0, 0, 1, UTC) + timedelta(microseconds=n) for n in (0, 1, 2, 500_000)]
 
 
-def flow_of(steps: str, last: str, time: str = "{column: at, watermark: 10 seconds}", sinks: str = "") -> Flow:
+def flow_of(
+    steps: str,
+    last: str,
+    time: str = "{column: at, watermark: 10 seconds}",
+    sinks: str = "",
+    columns: str = "k STRING, x BIGINT",
+) -> Flow:
     text = f"""\
 flow: windows
 sources:
   rows:
     values: {{rows: []}}
-    schema: k STRING, x BIGINT, at TIMESTAMP
+    schema: "{columns}, at TIMESTAMP"
     time: {time}
 steps:
 {steps}
@@ -180,6 +192,67 @@ steps:
 sinks:
   out: {from: tens, console: {}}
 """
+
+
+VALUES: dict[str, tuple[str, list[Any]]] = {
+    "whole": ("BIGINT", [2**63 - 1, -(2**63), None, 2**53 + 1]),
+    "small": ("INT", [None, -(2**31), 0, 7]),
+    "float": ("DOUBLE", [math.nan, -0.0, None, -math.inf]),
+    "yes": ("BOOLEAN", [None, True, False, None]),
+    "exact": ("DECIMAL(38, 10)", [Decimal("9" * 28 + ".0000000001"), None, Decimal("-0.0000000001"), Decimal(0)]),
+    "moment": (
+        "TIMESTAMP",
+        [datetime(9000, 12, 31, 23, 59, 59, 999999, UTC), None, datetime(1600, 1, 1, tzinfo=UTC), NOW],
+    ),
+    "day": ("DATE", [date(9999, 12, 31), date(1, 1, 1), None, date(1969, 12, 31)]),
+    "text": ("STRING", ["", None, "\u0000ä\U0001f600", "a'b"]),
+    "raw": ("BINARY", [b"", b"\x00\xff", None, b"a"]),
+    "many": ("ARRAY<DOUBLE>", [[math.nan, None], [], None, [1.5]]),
+    "inner": (
+        "STRUCT<a: BIGINT, b: MAP<STRING, TIMESTAMP>>",
+        [{"a": 2**63 - 1, "b": {"x": NOW}}, {"a": None}, None, {}],
+    ),
+}
+"""Of each type what is easily changed on the way through Python."""
+
+
+@pytest.mark.parametrize("mode", ["batch", "micro-batch"])
+def test_every_value_comes_out_of_a_window_in_order_as_it_went_in(mode: str, spark: SparkSession) -> None:
+    columns = ", ".join(f"{name} {kind}" for name, (kind, _) in VALUES.items())
+    compute = ", ".join(f"{name}: first({name}), last_{name}: last({name})" for name in VALUES)
+    keyed = {"k1": "float", "k2": "moment", "k3": "text", "k4": "yes"}
+    by = ", ".join(f"{name}: {of}" for name, of in keyed.items())
+    steps = f"""
+  one: {{from: rows, aggregate: {{window: {{count: 1}}, by: {{{by}}}, compute: {{{compute}}}}}}}
+  recent: {{from: rows, aggregate: {{window: {{sliding: 1 second}}, compute: {{{compute}}}}}}}"""
+    flow = flow_of(steps, "one", sinks="  second: {from: recent, console: {}}", columns=columns)
+    rows = [{name: given[n] for name, (_, given) in VALUES.items()} | {"at": at} for n, at in enumerate(MICROS)]
+    found = run(flow, [rows[:3], rows[3:], [{"at": MICROS[-1] + timedelta(hours=1)}]], spark, mode)
+    for sink, extra in (("out", keyed | {name: name for name in VALUES}), ("second", {})):
+        told = sorted((r | {"window_end": in_utc(r["window_end"])} for r in found[sink]), key=itemgetter("window_end"))
+        assert [r["window_end"] for r in told[:-1]] == MICROS
+        for row, given in zip(told, rows, strict=False):
+            for name, of in ({f"last_{name}": name for name in VALUES} | extra).items():
+                unsigned = name == "k1" and row[name] == given[of]  # as a key a zero has no sign
+                assert unsigned or same(row[name], given[of]), (sink, name, row[name], given[of])
+    assert all(same(row[name], rows[0][name]) for row in told[:-1] for name in VALUES), "the oldest within the second"
+
+
+def in_utc(at: datetime) -> datetime:
+    return at.replace(tzinfo=at.tzinfo or UTC)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Whether two values are one, to the sign of a zero; what is not named in a struct is null."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return all(same(value, other.get(name)) for name, value in one.items())
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, float) and isinstance(other, float):
+        return struct.pack("d", one) == struct.pack("d", other)
+    if isinstance(one, datetime) and isinstance(other, datetime):
+        return in_utc(one) == other
+    return bool(one == other) and isinstance(one, bool) == isinstance(other, bool)
 
 
 def windows(kind: str, time: str, batches: list[list[str]], spark: SparkSession) -> dict[tuple[str, str], int]:

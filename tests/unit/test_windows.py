@@ -177,7 +177,7 @@ def windows(fold: Fold, cuts: list[list[Row]]) -> list[tuple[int, int, int]]:
     for number, ready in enumerate([*cuts, []]):
         until = max((row[0] for row in ready), default=0) if number < len(cuts) else 10**9
         given = [*held, *in_order(ready)]
-        turn = fold.over(given, len(held), seen, until)
+        turn = fold.over([row[0] for row in given], len(held), seen, until)
         found += [(w.start, w.end, w.size) for w in turn.closed]
         held, seen = given[turn.kept :], seen + len(ready)
     assert fold.kind == "count" or held == []

@@ -238,6 +238,9 @@ class Aggregate(Operator):
             return State(what="one row", bound="there is only one row")
         return State(what=f"one row per {keys}", bound=None)
 
+    def layout(self) -> str:
+        return "records as Arrow data" if self.window is not None and self.window.fold() is not None else ""
+
     def how(self, given: tuple[Schema, ...]) -> str:
         if self.window is not None and self.window.fold() is not None:
             return "Python keyed state keeps the records in order, Spark computes the answers: it has no such windows"
@@ -352,7 +355,7 @@ class Aggregate(Operator):
         found = dict.fromkeys(call for tree in trees.values() for call in calls(tree))
         taken = [Taken(call=call, number=number) for number, call in enumerate(found)]
         values = [to_spark(e).alias(name) for t in taken for name, e in t.columns().items()]
-        many = windows_in_order(frame, fold, time, keys, values, streaming=low.streaming)
+        many = windows_in_order(frame, fold, time, keys, values, streaming=low.streaming, aside=low.aside)
         each = each_window({t.answer: t.sql(self._type(t.call, low.given[0])) for t in taken})
         named = [F.col(f"`{c.name}`") for c in self.by]
         answered = many.select(*named, F.inline(F.expr(each)))

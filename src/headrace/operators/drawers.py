@@ -21,8 +21,11 @@ DRAWER = "_headrace_drawer"
 DRAWERS = 256
 """Part of what a checkpoint means: with another number the state of a key would not be found again."""
 
-PACKED = "_headrace_packed"
-"""The column of a state that holds a list of tuples as bytes."""
+PACKED, LIKE = "_headrace_packed", "_headrace_like"
+"""Columns of a state: records as Arrow data, and one that is always null and has their columns.
+
+So Spark refuses a checkpoint whose records had other columns, and whoever reads the state knows how to.
+"""
 
 
 def drawer(names: Sequence[str]) -> Column:

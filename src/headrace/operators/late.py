@@ -45,14 +45,19 @@ class Aside:
 
     def watermark(self, batch: int) -> int | None:
         """The time in microseconds up to which windows are closed to the records of a batch; None: there is none."""
+        return self.told(batch) or None
+
+    def told(self, batch: int) -> int | None:
+        """As Spark has it, which is zero before there is one; None: it is not to be found here."""
+        if batch == 0:
+            return 0
         if self.journal is not None:
             return _noted(self.journal, batch - 1)
         try:
             text = (self.checkpoint / "offsets" / str(batch - 1)).read_text(encoding="utf-8")
         except FileNotFoundError:
             return None
-        milliseconds = json.loads(text.split("\n")[1])["batchWatermarkMs"]
-        return int(milliseconds) * 1000 or None
+        return int(json.loads(text.split("\n")[1])["batchWatermarkMs"]) * 1000
 
 
 def _noted(journal: Path, batch: int) -> int | None:
@@ -65,7 +70,7 @@ def _noted(journal: Path, batch: int) -> int | None:
     start = b'{"batch":%d,' % batch
     for line in reversed(lines):
         if line.startswith(start):
-            return int(json.loads(line)["watermark"]) * 1000 or None
+            return int(json.loads(line)["watermark"]) * 1000
     return None
 
 

@@ -1,71 +1,84 @@
 """Windows over a key's records in order, on Spark: Python keeps records until the watermark has passed them.
 
 Keys share drawers. What waits is kept for the drawer as a whole, what a key's next window needs under the key. Both are
-bytes to Spark, because it converts every value of a record one by one.
+Arrow data, bytes to Spark, and so are the records that come and the windows that go.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.operators.arrays import FIRST, FROM, SIZE, TO
-from headrace.operators.drawers import DRAWER, PACKED, drawer, namer, owning, pack, unpack
+from headrace.operators.drawers import DRAWER, LIKE, PACKED, Owner, drawer, pack, unpack
 from headrace.operators.folds import Fold, Row, Stretch, in_order, pieces
 from headrace.operators.lowering import Emitted
+from headrace.operators.marks import noted
+from headrace.operators.parcels import LAST, PARCEL, arrow_of, joined, read, received, sent, written
+from headrace.operators.sorting import Keys, Windows, by_key, chosen, ordered
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame
     from pyspark.sql import types as s
     from pyspark.sql.streaming import StatefulProcessor
 
+    from headrace.operators.late import Aside
+
 HELD = "held"
 """The state that holds, for each key, how many records it has had and those its next window needs."""
-_AT, _ALL, _TIME, _RECORDS = "_headrace_at", "_headrace_all", "_headrace_time", "_headrace_records"
+_AT, _ALL, _RECORDS = "_headrace_at", "_headrace_all", "_headrace_records"
 
-Waiting = tuple[Row, Row]
-"""A key and one of its records."""
-Mine = tuple[Row, list[Row]]
-"""A key and records of it."""
+Deadlines = dict[Any, tuple[Owner, int]]
+"""By what tells keys apart: a key, and when to look at it again."""
 
 
 def windows_in_order(
-    frame: DataFrame, fold: Fold, time: str, keys: Sequence[Column], values: Sequence[Column], *, streaming: bool
+    frame: DataFrame,
+    fold: Fold,
+    time: str,
+    keys: Sequence[Column],
+    values: Sequence[Column],
+    *,
+    streaming: bool,
+    aside: Aside | None = None,
 ) -> DataFrame:
     """The keys; FROM and TO in microseconds, FIRST (from 1) and SIZE as arrays; each value as an array of all records.
 
     A row holds several windows of one key: the n-th begins at FROM[n], and its values are SIZE[n] from FIRST[n] on.
+    A stream learns from `aside` which records may be late.
     """
     from pyspark.sql import functions as F
     from pyspark.sql import types as s
 
     keys = list(keys) or [F.lit(0).alias(_ALL)]
-    given = frame.select(*keys, F.unix_micros(f"`{time}`").alias(_AT), *values, F.col(f"`{time}`").alias(_TIME))
-    named, row = given.columns[: len(keys)], given.columns[len(keys) : -1]
+    given = frame.select(*keys, F.unix_micros(f"`{time}`").alias(_AT), *values).where(F.col(_AT).isNotNull())
+    named, row = given.columns[: len(keys)], given.columns[len(keys) :]
     spans = [s.StructField(name, s.ArrayType(s.LongType())) for name in (FROM, TO)]
     spans += [s.StructField(name, s.ArrayType(s.IntegerType())) for name in (FIRST, SIZE)]
     columns = [s.StructField(name, s.ArrayType(given.schema[name].dataType)) for name in row[1:]]
     if streaming:
-        key = s.StructType([s.StructField(name, given.schema[name].dataType) for name in named])
-        return (
-            given.select(drawer(named), "*")
-            .groupBy(DRAWER)
-            .transformWithState(
-                statefulProcessor=_processor(fold, key, row[1:]),
-                outputStructType=s.StructType([*key.fields, *spans, *columns]),
-                outputMode="Append",
-                timeMode="EventTime",
-            )
+        fields = given.schema.fields
+        key, records = s.StructType(fields[: len(keys)]), s.StructType(fields[len(keys) :])
+        windows = s.StructType([*key.fields, *spans, *columns])
+        parcels = sent(given.select(drawer(named), "*"), _AT, aside)
+        # Spark compares its watermark with the number behind a time, which this is.
+        marked = parcels.select(DRAWER, noted(F.col(LAST), LAST, frame.schema[time].metadata), PARCEL)
+        kept = marked.groupBy(DRAWER).transformWithState(
+            statefulProcessor=_processor(fold, key, records, windows),
+            outputStructType=s.StructType([s.StructField(PARCEL, s.BinaryType())]),
+            outputMode="Append",
+            timeMode="EventTime",
         )
+        return received(kept, windows)
 
     def whole(records: list[Any]) -> list[tuple[Any, ...]]:
         rows = in_order(tuple(r) for r in records)
-        turn = fold.over(rows, 0, 0, float("inf"))
+        turn = fold.over([row[0] for row in rows], 0, 0, float("inf"))
         return [tuple(_lists(rows, *piece)) for piece in pieces(turn.closed)]
 
     folded = F.udf(whole, s.ArrayType(s.StructType([*spans, *columns])), useArrow=False)
-    records = F.collect_list(F.struct(*row))
-    gathered = given.where(F.col(_AT).isNotNull()).groupBy(*named).agg(records.alias(_RECORDS))
+    gathered = given.groupBy(*named).agg(F.collect_list(F.struct(*row)).alias(_RECORDS))
     return gathered.select(*named, F.inline(folded(_RECORDS)))
 
 
@@ -79,110 +92,104 @@ def _lists(rows: Sequence[Row], low: int, high: int, windows: Sequence[Stretch])
     yield from columns[1:]
 
 
-def _processor(fold: Fold, key: s.StructType, columns: list[str]) -> StatefulProcessor:
+def _processor(fold: Fold, key: s.StructType, records: s.StructType, windows: s.StructType) -> StatefulProcessor:
     """The processor of one step; made inside a function because its base class is Spark's."""
+    from pyspark.sql import types as s
     from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 
-    width = 1 + len(key.fields)
-    name_of, owner_of = namer(key), owning(key)
-    names = [*key.names, FROM, TO, FIRST, SIZE, *columns]
+    width = len(key.fields)
+    keys = Keys.of(key)
+    given, held = arrow_of(s.StructType([*key.fields, *records.fields])), arrow_of(records)
+    made = arrow_of(windows)
+    value = s.StructType(
+        [
+            s.StructField("seen", s.LongType()),
+            s.StructField(PACKED, s.BinaryType()),
+            s.StructField(LIKE, records),
+        ]
+    )
 
     class InOrder(StatefulProcessor):
         def init(self, handle: StatefulProcessorHandle) -> None:
             self._handle = handle
-            self._held = handle.getMapState(HELD, key, f"seen BIGINT, {PACKED} BINARY")
-            self._waiting = _Packed(handle.getValueState("_waiting", "rows BINARY"))
-            self._due = _Packed(handle.getValueState("_due", "keys BINARY"))
+            self._held = handle.getMapState(HELD, key, value)
+            self._waiting = handle.getValueState("_waiting", "rows BINARY")
+            self._due = handle.getValueState("_due", "keys BINARY")
 
         def handleInputRows(self, key: Any, rows: Iterator[Any], timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
-            new = [(owner_of(row[1:width]), row[width:-1]) for row in rows if row[width] is not None]
+            new = [read(row[PARCEL], given) for row in rows]
             return self._advance(new, timerValues.getCurrentWatermarkInMs() * 1000)
 
         def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802, N803
             return self._advance([], timerValues.getCurrentWatermarkInMs() * 1000)
 
-        def _advance(self, new: list[Waiting], watermark: int) -> Iterator[Any]:
+        def _advance(self, new: list[pa.RecordBatch], watermark: int) -> Iterator[Any]:
             before = self._waiting.get()
-            ready, rest = _split([*before, *new], watermark, name_of)
-            due: dict[Any, tuple[Row, int]] = {} if fold.kind == "count" else dict(self._due.get())
+            there = joined([*([read(before[0], given)] if before is not None else []), *new], given)
+            come = there.column(_AT).to_numpy() <= watermark
+            ready, rest = chosen(there, come), chosen(there, ~come)
+            due = self._deadlines()
+            owners, codes = keys.told_apart(ready.columns[:width])
             for name, (owner, at) in due.items():
                 if at <= watermark:
-                    ready.setdefault(name, (owner, []))
-            if not ready and not new:
+                    owners.setdefault(name, owner)
+            if not owners and not new:
                 return  # a timer for what was done already
             deadlines = dict(due)
-            for name, (owner, rows) in ready.items():
-                yield from self._turn(owner, in_order(rows), watermark, name, deadlines)
-            if rest or before:
-                self._waiting.put(rest)
-            if deadlines != due:
-                self._due.put(list(deadlines.items()))
-            self._wake(rest, deadlines)
-
-        def _turn(
-            self, owner: Row, new: list[Row], watermark: int, name: Any, deadlines: dict[Any, tuple[Row, int]]
-        ) -> Iterator[Any]:
-            found = self._held.getValue(owner)
-            seen, held = (found[0], unpack(found[1])) if found is not None else (0, [])
-            rows = [*held, *new]
-            turn = fold.over(rows, len(held), seen, watermark)
-            for piece in pieces(turn.closed):
-                yield Emitted(zip(names, [*owner, *_lists(rows, *piece)], strict=True))
-            kept, seen = rows[turn.kept :], (seen + len(new)) % fold.step if fold.kind == "count" else 0
-            if kept or seen:
-                self._held.updateValue(owner, (seen, pack(kept)))
-            elif found is not None:
-                self._held.removeKey(owner)
-            at = fold.deadline(kept)
-            if at is not None:
-                deadlines[name] = (owner, at)
-            else:
-                deadlines.pop(name, None)
-
-        def _wake(self, rest: list[Waiting], deadlines: dict[Any, tuple[Row, int]]) -> None:
-            """A timer for the next time that there is something to do; Spark's is due once the watermark is greater."""
-            times = [record[0] for _, record in rest] + [at for _, at in deadlines.values()]
-            if times:
+            if owners:
+                yield from self._turns(ready.select(held.names), codes, owners, watermark, deadlines)
+            if rest.num_rows:
+                self._waiting.update((written(rest),))
+            elif before is not None:
+                self._waiting.clear()
+            if deadlines and deadlines != due:
+                self._due.update((pack(list(deadlines.items())),))
+            elif due and not deadlines:
+                self._due.clear()
+            times = [at for _, at in deadlines.values()]
+            if rest.num_rows:
+                times.append(int(rest.column(_AT).to_numpy().min()))
+            if times:  # Spark's timer is due once the watermark is greater
                 self._handle.registerTimer(-(-min(times) // 1000) - 1)
+
+        def _deadlines(self) -> Deadlines:
+            found = self._due.get() if fold.kind != "count" else None
+            return dict(unpack(found[0])) if found is not None else {}
+
+        def _turns(
+            self,
+            new: pa.RecordBatch,
+            codes: Any,
+            owners: dict[Any, Owner],
+            watermark: int,
+            deadlines: Deadlines,
+        ) -> Iterator[Any]:
+            found = [self._held.getValue(owner) or (0, None) for owner in owners.values()]
+            old = [read(packed, held) if packed is not None else None for _, packed, *_ in found]
+            rows, counts = by_key(old, new, ordered(new, codes, _AT), codes)
+            times = rows.column(_AT).to_numpy().tolist()
+            windows, low = Windows(), 0
+            for number, (name, owner) in enumerate(owners.items()):
+                high, before, seen = low + counts[number], old[number], found[number][0]
+                kept_before = before.num_rows if before is not None else 0
+                turn = fold.over(times[low:high], kept_before, seen, watermark)
+                windows.add(number, low, turn.closed)
+                kept = low + turn.kept
+                seen = (seen + high - low - kept_before) % fold.step if fold.kind == "count" else 0
+                if kept < high or seen:
+                    self._held.updateValue(owner, (seen, written(rows.slice(kept, high - kept)), None))
+                elif before is not None:
+                    self._held.removeKey(owner)
+                at = fold.deadline(times[kept:high])
+                if at is not None:
+                    deadlines[name] = (owner, at)
+                else:
+                    deadlines.pop(name, None)
+                low = high
+            for batch in windows.batches(rows, list(owners.values()), made):
+                yield Emitted({PARCEL: written(batch)})
 
         def close(self) -> None:
             pass
 
     return InOrder()
-
-
-class _Packed:
-    """A value state that holds a list, as bytes."""
-
-    def __init__(self, state: Any) -> None:
-        self._state = state
-
-    def get(self) -> list[Any]:
-        found = self._state.get()
-        return [] if found is None else unpack(found[0])
-
-    def put(self, rows: list[Any]) -> None:
-        if rows:
-            self._state.update((pack(rows),))
-        else:
-            self._state.clear()
-
-
-def _split(
-    records: Iterable[Waiting], watermark: int, name_of: Callable[[Row], Any]
-) -> tuple[dict[Any, Mine], list[Waiting]]:
-    """Those whose turn has come, by key, and the rest."""
-    ready: dict[Any, Mine] = {}
-    rest = []
-    for record in records:
-        owner, row = record
-        if row[0] > watermark:
-            rest.append(record)
-            continue
-        name = name_of(owner)
-        mine = ready.get(name)
-        if mine is None:
-            ready[name] = (owner, [row])
-        else:
-            mine[1].append(row)
-    return ready, rest

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import InternalError, UsageError, nearest
-from headrace.operators.drawers import DRAWER, PACKED, unpack
+from headrace.operators.drawers import DRAWER, LIKE, PACKED
 from headrace.operators.keyed import EXPIRES
 from headrace.run.checkpoint import last_committed, planned
 from headrace.run.home import Home
@@ -108,7 +108,8 @@ def _entries(
             if key is not None:
                 frame = frame.where(_is_key(frame, key))
             rows = frame.limit(max(0, limit + 1 - len(found))).collect()
-            found += [_entry(state, row.asDict(recursive=True)) for row in rows]
+            unpack = _unpacking(frame)
+            found += [_entry(state, unpack(row.asDict(recursive=True))) for row in rows]
         return found
     except UsageError:
         raise
@@ -155,6 +156,23 @@ def _by_key(frame: DataFrame) -> DataFrame:
     return frame.select(F.col("user_map_key").alias("key"), F.col("user_map_value").alias("value"))
 
 
+def _unpacking(frame: DataFrame) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """What puts the records of an entry in the place of their bytes."""
+    from headrace.operators.parcels import arrow_of, read
+
+    kind: Any = frame.schema["value"].dataType if "value" in frame.columns else None
+    if LIKE not in getattr(kind, "names", ()):
+        return lambda row: row
+    schema = arrow_of(kind[LIKE].dataType)
+
+    def unpacked(row: dict[str, Any]) -> dict[str, Any]:
+        value = row["value"]
+        records = [list(record.values()) for record in read(value[PACKED], schema).to_pylist()]
+        return row | {"value": {"seen": value["seen"], "records": records}}
+
+    return unpacked
+
+
 def _is_key(frame: DataFrame, key: str) -> Any:
     """The condition that an entry is of a key, given as `ann`, `ann,3` or `user=ann,day=3`."""
     from pyspark.sql import functions as F
@@ -195,8 +213,6 @@ def _entry(state: str, row: Mapping[str, Any]) -> Entry:
     if isinstance(value, dict) and EXPIRES in value:
         expires = value[EXPIRES]
         value = {k: v for k, v in value.items() if k != EXPIRES}
-    if isinstance(value, dict) and PACKED in value:
-        value = {**{k: v for k, v in value.items() if k != PACKED}, "records": unpack(value[PACKED])}
     at = row.get("user_map_key")
     return Entry(
         key=_shown(row["key"]),
