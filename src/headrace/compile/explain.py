@@ -9,6 +9,8 @@ from headrace.check.rules import between
 from headrace.check.wires import Wires, wires
 from headrace.compile.plan import Plan
 from headrace.compile.planner import remembers
+from headrace.compile.stage import Stage
+from headrace.formats.json_native import ENGINE
 from headrace.model import OUT, Mode, Port, Sink, Source, Step
 from headrace.operators.base import Operator, State
 from headrace.options import show_duration
@@ -34,6 +36,7 @@ def explain(plan: Plan) -> dict[str, Any]:
             }
             for q in plan.queries
         ],
+        "stages": [_stage(stage) for stage in plan.stages],
         "ledger": [{"part": name, "counted": said} for name, said in _ledger(plan)],
         "guarantees": [{"sink": p.sink, "delivery": str(p.delivery), "because": p.because} for p in plan.promises],
         "settings": [{"name": c.what, "value": c.value, "why": c.why, "by_author": c.by_author} for c in plan.choices],
@@ -69,6 +72,31 @@ def _part(plan: Plan, found: Wires, part: Source | Step | Sink) -> dict[str, Any
             | {"rejects": _rejects(plan, part)}
         )
     return said | {"does": part.connector, "columns": str(plan.schemas[part.inputs[0]])}
+
+
+def _stage(stage: Stage) -> dict[str, Any]:
+    """What a native engine does for a source, up to where, and why no further."""
+    return {
+        "query": stage.query,
+        "source": stage.source,
+        "engine": ENGINE if stage.columns else None,
+        "decodes": [name for name, _ in stage.columns],
+        "drops": list(stage.drops),
+        "border": stage.border or None,
+        "why": stage.why,
+    }
+
+
+def _stage_lines(stage: dict[str, Any]) -> list[str]:
+    """The same in words."""
+    if stage["engine"] is None:
+        return [f"  {stage['source']}: decoded by Spark: {stage['why']}"]
+    drops = f"; there is dropped what {', '.join(stage['drops'])} leaves out" if stage["drops"] else ""
+    then = f"from {stage['border']} on, because {stage['why']}" if stage["border"] else f"the rest; {stage['why']}"
+    return [
+        f"  {stage['source']}: {', '.join(stage['decodes'])} decoded in Arrow batches by {stage['engine']}{drops}",
+        f"      Spark    all records that are not plain, and {then}",
+    ]
 
 
 def _rejects(plan: Plan, part: Source | Step) -> dict[str, Any] | None:
@@ -167,6 +195,9 @@ def text(plan: Plan) -> str:
         every = f", every {query['every']}" if query["every"] else ""
         does = " -> ".join([", ".join(query["reads"]), *query["steps"], ", ".join(query["writes"])])
         lines.append(f"  {query['name']}: {does} ({query['output']}{every})")
+    if said["stages"]:
+        lines += ["", "vectorised stage"]
+        lines += [line for stage in said["stages"] for line in _stage_lines(stage)]
     lines += ["", "guarantees"]
     lines += [f"  {g['sink']}: {g['delivery']}, because {g['because']}" for g in said["guarantees"]]
     lines += ["", "ledger"]

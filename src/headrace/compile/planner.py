@@ -12,6 +12,7 @@ from headrace.check.real_time import aside, late_from
 from headrace.check.wires import Wires, renewed, wires
 from headrace.compile import goal as goals
 from headrace.compile.plan import Choice, Plan, Query
+from headrace.compile.stage import installed, stages
 from headrace.errors import FlowError
 from headrace.model import Changes, Delivery, Flow, Mode, Part, Port, Schema, Sink, Source, Step
 from headrace.operators.base import Operator
@@ -26,10 +27,12 @@ def plan(
     until_done: bool = False,
     partitions: Mapping[str, int] | None = None,
     project: Mapping[str, str] | None = None,
+    vectorised: bool = True,
 ) -> Plan:
     """What will run. `cores` is how many tasks can run at once; it sizes the shuffle.
 
     `partitions`, of the topics of each source, are known when a run starts; `project` is what headrace.toml sets.
+    `vectorised`: whether a native engine may be used, if there is one.
     Raises FlowError if the flow cannot run in the mode that is asked for, or that its goal needs.
     """
     found = wires(flow)
@@ -64,6 +67,15 @@ def plan(
         promises=tuple(_promise(flow, sink, way.mode) for sink in flow.sinks),
         choices=choices,
         changes=found.changes,
+        stages=stages(
+            flow,
+            found.schemas,
+            made,
+            needed(flow, found.schemas),
+            way.mode,
+            settings={**(project or {}), **dict(flow.spark)},
+            engine=vectorised and installed(),
+        ),
         spark={c.what: c.value for c in spark},
         reading={name: value for name, (value, _) in reading.items()},
         writing={name: value for name, (value, _) in writing.items()},

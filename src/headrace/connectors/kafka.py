@@ -131,6 +131,7 @@ class KafkaSource(ReplayableSource[KafkaSourceOptions]):
 
     carries = "bytes"
     in_real_time = True
+    bulk = True
     arrival = "kafka_timestamp"
 
     def metadata(self) -> Schema:
