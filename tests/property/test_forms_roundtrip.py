@@ -268,7 +268,7 @@ def flows(draw: st.DrawFn) -> Flow:
     return declared.flow
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(flows())
 def test_a_flow_written_in_any_form_and_read_again_is_the_same(flow: Flow) -> None:
     with tempfile.TemporaryDirectory() as folder:
