@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 
 # A shared or slow machine must not fail a property by its speed; pytest-timeout ends what hangs.
-settings.register_profile("headrace", deadline=None, print_blob=True)
+# The same examples each time, so that a change is judged by what it changes; HYPOTHESIS=random looks for others.
+RANDOM = os.environ.get("HYPOTHESIS") == "random"
+settings.register_profile("headrace", deadline=None, print_blob=True, derandomize=not RANDOM)
 settings.load_profile("headrace")
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 TOPIC = "vectorised"
 FLOW = f"""
 flow: vectorised
+goal: throughput
 sources:
   events:
     kafka: {{topic: {TOPIC}, per_batch: 120, metadata: [partition]}}

@@ -40,8 +40,10 @@ STEPS = """
 SINK = "\n  out: {from: per_page, console: {}}\n"
 
 
-def planned(steps: str = STEPS, source: str = SOURCE, sink: str = SINK, more: str = "") -> Plan:
-    report = check(resolve(flowfile.read(f"flow: f\n{more}sources:{source}steps:{steps}sinks:{sink}")))
+def planned(
+    steps: str = STEPS, source: str = SOURCE, sink: str = SINK, more: str = "", goal: str = "throughput"
+) -> Plan:
+    report = check(resolve(flowfile.read(f"flow: f\ngoal: {goal}\n{more}sources:{source}steps:{steps}sinks:{sink}")))
     assert report.errors == (), "\n".join(map(str, report.errors))
     return plan(report.flow)
 
@@ -63,6 +65,7 @@ def test_filters_are_followed_through_the_columns_made_before_them() -> None:
     ("given", "why"),
     [
         ({"more": "spark: {spark.headrace.vectorised: 'false'}\n"}, "it is switched off"),
+        ({"goal": "{latency: 10 s}"}, "its Python workers take time to start; `goal: throughput` asks for it"),
         (
             {"more": "spark: {spark.sql.session.timeZone: Europe/Paris}\n"},
             "times without a zone are not UTC here",

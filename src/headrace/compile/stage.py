@@ -92,7 +92,7 @@ def stages(
             if SOURCES[source.connector].carries != "bytes":
                 continue
             try:
-                _settings_allow(settings)
+                _settings_allow(settings, throughput=flow.goal is not None and flow.goal.best == "throughput")
                 if str(mode) not in (str(Mode.MICRO_BATCH), str(Mode.BATCH)):
                     raise StaysError("rows would wait for an Arrow batch to fill")
                 columns = _decoded(source, schemas[Port(source.name)], needed[source.name])
@@ -108,10 +108,12 @@ def stages(
     return tuple(made)
 
 
-def _settings_allow(settings: Mapping[str, str]) -> None:
-    """Raises if the author's own settings turn the stage off, or change what Spark's answers are."""
+def _settings_allow(settings: Mapping[str, str], *, throughput: bool) -> None:
+    """Raises if nobody asks for the stage, or the author's own settings change what Spark's answers are."""
     if settings.get(SWITCH, "true").lower() == "false":
         raise StaysError("it is switched off")
+    if SWITCH not in settings and not throughput:
+        raise StaysError("its Python workers take time to start; `goal: throughput` asks for it")
     if settings.get(ZONE, "UTC") != "UTC":
         raise StaysError("times without a zone are not UTC here")
     for name in settings:

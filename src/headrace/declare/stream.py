@@ -395,6 +395,11 @@ class Split:
             raise AttributeError(port)
         return self[port]
 
+    def expect(self, *rules: Value | Mapping[str, Any], else_: str | None = None) -> Split:
+        """Rules for the records that leave by any port, as `Stream.expect` has them; gives the split itself."""
+        Stream(self._flow, self._name).expect(*rules, else_=else_)
+        return self
+
 
 class Keyed:
     """A stream by key: the steps that go by a key, without naming it again.
