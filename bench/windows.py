@@ -3,8 +3,9 @@
 Each kind is a flow of its own (JSON from Kafka, one window per user, count and sum, Parquet files) and runs to its end,
 last windows included, in one process on one warm Spark session, in turns. Time spent on the processors is measured
 beside the time that passed, because only the latter depends on who else is busy. `make bench-windows` prints a table
-with bars and writes bench/results/windows.json; `EVENTS=400000` makes it quick, `ONLY="tumbling count"` takes some of
-them, and neither writes the file. Fails if a window by count or a sliding one is slower than a quarter of tumbling.
+with bars and writes bench/results/windows.json; `EVENTS=1500000` makes it quick (with far fewer no window by count is
+ever full), `ONLY="tumbling count"` takes some of them, and neither writes the file. Fails if a window by count or a
+sliding one is slower than a quarter of tumbling.
 """
 
 from __future__ import annotations
