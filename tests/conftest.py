@@ -41,7 +41,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one local Spark of the whole test run."""
     from headrace.log.jars import ensure
     from headrace.log.java import find_java
-    from headrace.run import classes
+    from headrace.run import classes, workers
 
     folder = tmp_path_factory.mktemp("spark")
     java = find_java()
@@ -67,6 +67,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.local.dir": str(folder / "local"),
+        workers.MODULE: workers.__name__,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.streaming.stateStore.providerClass": provider,

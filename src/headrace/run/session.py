@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.compile import goal as goals
+from headrace.run import workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -132,6 +133,7 @@ def settings(
             "spark.driver.host": LOOPBACK,
             "spark.driver.bindAddress": LOOPBACK,
             "spark.local.dir": str(scratch),
+            workers.MODULE: workers.__name__,
             # Not as spark.jars: those are copied at each start, and no archive of classes can hold them.
             "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in jars),
         }
