@@ -20,7 +20,7 @@ from headrace.run.audit import audit
 from headrace.run.checkpoint import last_committed
 from headrace.run.home import Home
 from headrace.run.ledger import Ledger
-from headrace.run.queries import Stopping, start_query
+from headrace.run.queries import Stopping, Watch, start_query
 from tests.brokers import running_cluster
 from tests.waiting import eventually
 
@@ -48,7 +48,8 @@ def test_a_producer_and_a_flow_go_on_when_one_of_three_brokers_is_killed(spark: 
         made, home = plan(load(tmp_path / "copied.yaml")), Home(tmp_path / "home")
         home.make()
         where = Where(session=spark, streaming=True, home=home.path, base=tmp_path, kafka=client)
-        running = start_query(home, made, made.queries[0], where, Stopping(), until_done=False)
+        watch = Watch(home, made.queries, lambda _: None)
+        running = start_query(home, made, made.queries[0], where, Stopping(), watch, until_done=False)
         victim = info.nodes[0].process
         assert victim is not None
         half_sent, killed = threading.Event(), threading.Event()

@@ -24,7 +24,7 @@ from headrace.run.change import describe
 from headrace.run.checkpoint import last_committed
 from headrace.run.failure import explain
 from headrace.run.home import Home, Record, home_of
-from headrace.run.queries import Running, Stopping, start_query
+from headrace.run.queries import Running, Stopping, Watch, start_query
 from headrace.run.state import _entry, _unpacking, parse_key, query_of, read
 from tests.waiting import eventually
 
@@ -104,7 +104,7 @@ def live(tmp_path: Path, spark: SparkSession) -> Iterator[Live]:
         Record(name="keeps", file=str(file), root=str(tmp_path), hash="", mode="micro-batch", queries=describe(made))
     )
     where = Where(session=spark, streaming=True, home=home.path, base=tmp_path)
-    stopping = Stopping()
+    stopping, watch = Stopping(), Watch(home, made.queries, lambda _: None)
     live = Live(home, [])
 
     def done() -> bool:
@@ -114,12 +114,12 @@ def live(tmp_path: Path, spark: SparkSession) -> Iterator[Live]:
             except Exception as error:
                 if not explain(error).retry:  # a busy machine is slow to start Python; a supervisor tries again too
                     raise
-                live.running[index] = start_query(home, made, one.query, where, stopping, until_done=False)
+                live.running[index] = start_query(home, made, one.query, where, stopping, watch, until_done=False)
         return all(last_committed(home.checkpoint(one.query.name)) is not None for one in live.running)
 
     try:
         for query in made.queries:  # one after the other: Spark gives each Python it starts ten seconds
-            live.running.append(start_query(home, made, query, where, stopping, until_done=False))
+            live.running.append(start_query(home, made, query, where, stopping, watch, until_done=False))
             eventually(done, 240)
         yield live
     finally:

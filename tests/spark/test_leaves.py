@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,9 @@ def test_offsets_are_told_apart_also_where_a_source_is_read_twice(spark: SparkSe
         folder = tmp_path / name
         folder.mkdir()
         for number in range(count):
-            (folder / f"{number}.txt").write_text(f"{name}{number}\n")
+            file = folder / f"{number}.txt"
+            file.write_text(f"{name}{number}\n")
+            os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))  # read in the order of their times
         frame = spark.readStream.schema("value STRING").option("maxFilesPerTrigger", 1).text(str(folder))
         return tagged(frame, name)
 

@@ -138,7 +138,7 @@ def test_each_bad_record_is_a_letter_once_and_the_others_go_on(mode: Mode, spark
     assert len(letters(tmp_path)) == 8  # two were unreadable
     told = found["shares", "ZeroDivisionError: float division by zero"]
     assert told["function"] == "tests.spark.letters_functions:share"
-    assert told["place"].endswith("letters_functions.py:14")
+    assert told["place"].endswith("letters_functions.py:16")
     assert json.loads(told["record"]) == {"id": 3, "user": "bob", "amount": 1.0, "of": 0}
     assert base64.b64decode(told["value"]).decode() == FIRST[4]
     assert (told["source"], told["line"], told["file"].rpartition("/")[2]) == ("orders", 5, "0.json")
@@ -252,4 +252,4 @@ def test_a_generator_that_raises_gives_nothing_of_that_record() -> None:
     failed, *good = made.to_pylist()
     assert [row["n"] for row in good] == [20, 10]
     assert (failed["n"], failed[FAILED]["reason"], failed[FAILED]["record"]) == (None, "KeyError: 'odd'", '{"n": 1}')
-    assert failed[FAILED]["place"].endswith("letters_functions.py:28")
+    assert failed[FAILED]["place"].endswith("letters_functions.py:30")
