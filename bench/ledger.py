@@ -29,8 +29,8 @@ def once(session: Any, client: dict[str, str], folder: Path, *, kept: bool) -> t
     import psutil
 
     from headrace.check import load
-    from headrace.compile.lower import Where
     from headrace.compile.planner import plan
+    from headrace.compile.where import Where
     from headrace.run.inline import run_to_end
     from headrace.run.ledger import Ledger
 

@@ -19,8 +19,8 @@ def main() -> None:
     """Runs the job that the environment holds."""
     from bench.rivals.job import BOOTSTRAP, CORES, FOLDER, JOB, OUT, ROUNDS, TOPIC, WORK, say
     from headrace.check import load
-    from headrace.compile.lower import Where
     from headrace.compile.planner import plan
+    from headrace.compile.where import Where
     from headrace.project import Project
     from headrace.run.inline import local_session, run_to_end
     from headrace.run.ledger import Ledger

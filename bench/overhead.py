@@ -70,8 +70,8 @@ def by_hand(session: Any, bootstrap: str, folder: Path, topic: str = TOPIC) -> f
 def by_headrace(session: Any, client: dict[str, str], folder: Path, topic: str = TOPIC) -> float:
     """The same as a flow."""
     from headrace.check import load
-    from headrace.compile.lower import Where
     from headrace.compile.planner import plan
+    from headrace.compile.where import Where
     from headrace.run.inline import run_to_end
 
     file = folder / "w1.yaml"

@@ -68,8 +68,8 @@ sinks:
 def run(session: Any, client: dict[str, str], folder: Path, kind: str) -> dict[str, Any]:
     """One flow from start to end: how long, how many windows, what state was held, how much memory."""
     from headrace.check import load
-    from headrace.compile.lower import Where
     from headrace.compile.planner import plan
+    from headrace.compile.where import Where
     from headrace.run.inline import run_to_end
 
     file = folder / "flow.yaml"

@@ -151,8 +151,9 @@ class Interactive:
 
     def preview(self, flow: api.Flow, port: str, rows: int, parameters: Mapping[str, Any]) -> Preview:
         """The first records that leave by a port, computed here, as a batch, over what the sources have."""
-        from headrace.compile.lower import Where, lower
+        from headrace.compile.lower import lower
         from headrace.compile.planner import plan
+        from headrace.compile.where import Where
         from headrace.project import Project
 
         project = Project.find()

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.check import check
-from headrace.compile.lower import Where
 from headrace.compile.planner import plan
+from headrace.compile.where import Where
 from headrace.declare import flowfile
 from headrace.declare.resolve import resolve
 from headrace.run.inline import run_to_end

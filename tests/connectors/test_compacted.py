@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from uuid import uuid4
 
 from headrace.check import load
-from headrace.compile.lower import Where
 from headrace.compile.planner import plan
+from headrace.compile.where import Where
 from headrace.log import topics
 from headrace.run.inline import run_to_end
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.check import check
-from headrace.compile.lower import Where
 from headrace.compile.planner import plan
+from headrace.compile.where import Where
 from headrace.declare import flowfile
 from headrace.declare.resolve import resolve
 from headrace.run.inline import run_to_end

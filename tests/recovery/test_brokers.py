@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.check import load
-from headrace.compile.lower import Where
 from headrace.compile.planner import plan
+from headrace.compile.where import Where
 from headrace.log import topics
 from headrace.log.consume import consume
 from headrace.log.produce import Record, produce

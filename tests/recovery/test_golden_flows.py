@@ -23,8 +23,8 @@ import pytest
 
 from headrace.check import load
 from headrace.check.wires import wires
-from headrace.compile.lower import Where
 from headrace.compile.planner import plan
+from headrace.compile.where import Where
 from headrace.model import Flow, Sink
 from headrace.observe import events
 from headrace.run.home import home_of

@@ -12,8 +12,8 @@ from uuid import uuid4
 import pytest
 
 from headrace.check import load
-from headrace.compile.lower import Where
 from headrace.compile.planner import plan
+from headrace.compile.where import Where
 from headrace.errors import DataError
 from headrace.log import topics
 from headrace.observe import events

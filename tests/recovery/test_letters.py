@@ -18,8 +18,8 @@ from click.testing import CliRunner
 
 from headrace.check import load
 from headrace.cli.main import headrace
-from headrace.compile.lower import Where
 from headrace.compile.planner import plan
+from headrace.compile.where import Where
 from headrace.model import Mode
 from headrace.observe import events
 from headrace.run import letters

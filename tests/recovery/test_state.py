@@ -15,8 +15,8 @@ import pytest
 
 from headrace.check import load
 from headrace.cli.state import table
-from headrace.compile.lower import Where
 from headrace.compile.planner import plan
+from headrace.compile.where import Where
 from headrace.errors import UsageError
 from headrace.operators.drawers import LIKE, PACKED
 from headrace.operators.parcels import arrow_of, written

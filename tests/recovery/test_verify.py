@@ -14,7 +14,7 @@ import pytest
 from deltalake import DeltaTable
 
 from headrace.cli.verify import told
-from headrace.compile.lower import Where
+from headrace.compile.where import Where
 from headrace.operators.aggregate import Aggregate
 from headrace.project import Project
 from headrace.run.flush import plan_flush

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.check import check
-from headrace.compile.lower import Where, lower
+from headrace.compile.lower import lower
 from headrace.compile.planner import plan
+from headrace.compile.where import Where
 from headrace.connectors.base import AppendSink, Batch, Written
 from headrace.declare import flowfile
 from headrace.declare.resolve import resolve

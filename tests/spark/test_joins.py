@@ -270,9 +270,10 @@ def test_a_stream_joined_with_a_table(mode: str, spark: SparkSession) -> None:
 
 def test_a_table_with_a_refresh_is_read_again_between_batches(spark: SparkSession, tmp_path: Path) -> None:
     """Each batch meets the table as it was last read; the clock of the run says when that is too long ago."""
-    from headrace.compile.lower import Where, lower
+    from headrace.compile.lower import lower
     from headrace.compile.planner import plan
     from headrace.compile.tables import Tables
+    from headrace.compile.where import Where
     from headrace.connectors import memory
 
     (tmp_path / "names").mkdir()

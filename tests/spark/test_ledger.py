@@ -10,8 +10,8 @@ import pytest
 
 from headrace.catalogue import OPERATORS
 from headrace.check import check
-from headrace.compile.lower import Where
 from headrace.compile.planner import plan
+from headrace.compile.where import Where
 from headrace.declare import flowfile
 from headrace.declare.resolve import resolve
 from headrace.model import Schema

@@ -16,8 +16,8 @@ import pytest
 from headrace import Flow, ListState, MapState, Processor, ValueState, tumbling
 from headrace.catalogue import SINKS, SOURCES
 from headrace.check import check
-from headrace.compile.lower import Where
 from headrace.compile.planner import plan
+from headrace.compile.where import Where
 from headrace.connectors import memory
 from headrace.model import Flow as FlowValue
 from headrace.model import Mode

@@ -10,8 +10,8 @@ import pytest
 from headrace import Bolt, Spout, Store, Topology
 from headrace.author.topology import Out
 from headrace.check import check
-from headrace.compile.lower import Where
 from headrace.compile.planner import plan
+from headrace.compile.where import Where
 from headrace.connectors import memory
 from headrace.model import Mode
 from headrace.run.inline import run_to_end

@@ -175,7 +175,7 @@ def replay(run: str, letters: tuple[str, ...], step: str | None, as_json: bool) 
 
 def _where(root: Path, project: Any, record: Any, plan: Any) -> Any:
     """Where a replay runs: on this machine, with a home of its own."""
-    from headrace.compile.lower import Where
+    from headrace.compile.where import Where
     from headrace.run.driver import kafka_of
     from headrace.run.inline import local_session
 

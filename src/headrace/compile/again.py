@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 from headrace.catalogue import SOURCES
 from headrace.compile import letters as dead
 from headrace.compile.counting import Once
-from headrace.compile.lower import Branch, Lowered, Where
+from headrace.compile.frames import Branch
+from headrace.compile.lower import Lowered
 from headrace.compile.plan import Plan, Query
+from headrace.compile.where import Where
 from headrace.connectors.base import ORIGIN, Reading, ReplayableSource
 from headrace.connectors.time import ARRIVAL
 from headrace.model import Flow, Port, Schema, Sink, Source, Step

@@ -1,97 +1,42 @@
-"""From a plan to Spark: frames for the sources and steps, and a writer for the sinks."""
+"""From a plan to Spark: a query as frames, and how a batch of it reaches the sinks."""
 
 from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.catalogue import FORMATS, SINKS, SOURCES
+from headrace.catalogue import SINKS, SOURCES
 from headrace.compile import letters as dead
-from headrace.compile import staged as staging
-from headrace.compile.counting import Counter, Counts, Observed, Once, Stream, Uncounted
-from headrace.compile.leaves import Leaf, leaves, tagged
+from headrace.compile.counting import Counts, Observed, Once, Stream, Uncounted
+from headrace.compile.frames import Branch, format_of
+from headrace.compile.leaves import Leaf, leaves
 from headrace.compile.letters import Counting, Looking, Rejects
 from headrace.compile.plan import Plan, Query
-from headrace.compile.planner import may_reject, needed
-from headrace.compile.spans import Again
-from headrace.compile.stage import Stage, untimed
-from headrace.compile.tables import Tables
-from headrace.compile.times import timed
+from headrace.compile.planner import may_reject
+from headrace.compile.where import Where
 from headrace.connectors.attempts import first_attempt
 from headrace.connectors.base import (
-    ORIGIN,
-    REASON,
     Batch,
     Between,
     Holding,
     Place,
-    Reading,
     SinkConnector,
-    SourceConnector,
     Written,
 )
 from headrace.errors import FlowError
 from headrace.formats.base import Format
-from headrace.model import DEAD_LETTER, OUT, Delivery, Flow, Port, Schema, Sink, Source, Step
-from headrace.operators.base import Lowering, Operator
+from headrace.model import DEAD_LETTER, Delivery, Port, Sink, Step
 from headrace.operators.expect import DeadLetters
-from headrace.operators.late import Aside, put_aside
-from headrace.operators.letters import Reject, because
-from headrace.operators.windows import MARK, marked_again
+from headrace.operators.late import put_aside
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
     from pyspark.sql.streaming import DataStreamWriter
-
-
-@dataclass(frozen=True, kw_only=True)
-class Where:
-    """Where a plan runs: the session, the run's home, the project's folder and Kafka."""
-
-    session: SparkSession
-    streaming: bool
-    home: Path
-    base: Path
-    kafka: Mapping[str, str] = field(default_factory=dict)
-    start: str | None = None
-    stop: str | None = None
-    sources: Mapping[str, SourceConnector[Any]] = field(default_factory=dict)
-    """Stand-ins by step name: what a test gives in place of the outside world."""
-    sinks: Mapping[str, SinkConnector[Any]] = field(default_factory=dict)
-    tables: Tables = field(default_factory=Tables)
-    between: Mapping[str, Between] = field(default_factory=dict)
-    """By source, what of it to read once more; those not named are read as usual. For batches."""
-    again: Again | None = None
-    """Some batches of a stream, to be answered once more as one batch."""
-    checkpoint: Path | None = None
-    """Of the query that is lowered, where there is one."""
-    note: Callable[[dict[str, Any]], None] = lambda told: None
-    """Told of the dead letters of a batch, once they are kept."""
-    counted: bool = False
-    """Whether rows are counted on every wire, for the ledger."""
-    journal: Path | None = None
-    """Of the query, where workers cannot read the checkpoint."""
-    real_time: bool = False
-    """Whether records flow through one by one: nothing is done batch by batch, and all is counted by `observe`."""
-
-    def aside(self, step: str) -> Aside | None:
-        """Where a step of a stream puts records aside."""
-        if not self.streaming or self.checkpoint is None or self.real_time:
-            return None
-        folder = (self.home / "aside" / step).resolve()
-        return Aside(checkpoint=self.checkpoint.resolve(), folder=folder, journal=self.journal)
-
-    def place(self, flow: Flow, step: str) -> Place:
-        """What a connector is told; its folder is made."""
-        folder = self.home / "places" / step
-        folder.mkdir(parents=True, exist_ok=True)
-        return Place(step=step, flow=flow.name, home=folder, base=self.base, kafka=self.kafka)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +128,7 @@ class Lowered:
             Holding(
                 session=self.where.session,
                 schema=self.plan.schemas[sink.inputs[0]],
-                format=_format(sink, connector.default_format),
+                format=format_of(sink, connector.default_format),
                 place=self.where.place(self.plan.flow, sink.name),
                 batches=batches,
             )
@@ -328,7 +273,7 @@ class Lowered:
 
     def write_sink(self, sink: Sink, frame: DataFrame, batch_id: int) -> Written:
         connector = self.connector(sink)
-        form = _format(sink, connector.default_format)
+        form = format_of(sink, connector.default_format)
         if connector.carries == "bytes" and form is not None:
             frame = frame.withColumn("value", form.encode(self.plan.schemas[sink.inputs[0]]))
         batch = self._batch(sink, form, batch_id)
@@ -359,272 +304,11 @@ class Lowered:
         """What writes the trunk to its one sink, row by row; in real-time mode."""
         (sink,) = (s for s in self.plan.flow.sinks if s.name in self.query.sinks)
         connector = self.connector(sink)
-        form = _format(sink, connector.default_format)
+        form = format_of(sink, connector.default_format)
         frame = self.trunk
         if connector.carries == "bytes" and form is not None:
             frame = frame.withColumn("value", form.encode(self.plan.schemas[sink.inputs[0]]))
         return connector.stream(frame, self._batch(sink, form, 0))
-
-
-def read_name(source: str) -> str:
-    """The name under which what a source reads is counted, before anything is done with it."""
-    return f"{source}:read"
-
-
-def _format(part: Source | Sink, default: str | None) -> Format[Any] | None:
-    name = part.format or default
-    if name is None:
-        return None
-    model = FORMATS[name].options_model
-    return FORMATS[name](part.format_options if part.format_options is not None else model())
-
-
-def _asks_arrival(source: Source) -> bool:
-    if source.time is None or SOURCES[source.connector].arrival is None:
-        return False
-    return source.time.kind == "ingestion" or source.time.bound(arrives=True) is not None
-
-
-class Branch:
-    """Frames by port, made on demand from those that are given.
-
-    A frame is *marked* when Spark knows which of its columns is the time. The mark is set at the source, so that
-    every record moves the watermark; only where a Python function makes the columns anew it is set behind that.
-    Spark refuses to be told twice: behind a window, which keeps the time of its input, it is only put back.
-    """
-
-    def __init__(
-        self,
-        plan: Plan,
-        where: Where,
-        given: Mapping[Port, DataFrame],
-        *,
-        rejects: Rejects,
-        wires: Counter | None = None,
-        streaming: bool = False,
-        trunk: Query | None = None,
-    ) -> None:
-        self.plan, self.where, self.streaming, self.rejects, self.trunk = plan, where, streaming, rejects, trunk
-        self.wires: Counter = wires or Uncounted()
-        self.frames: dict[tuple[Port, bool], DataFrame] = {
-            (port, marked): frame for port, frame in given.items() for marked in (True, False)
-        }
-
-    def frame(self, port: Port, marked: bool = True) -> DataFrame:
-        marked = marked and not isinstance(self.rejects, Looking)
-        if (port, marked) not in self.frames:
-            part = self.plan.flow[port.step]
-            made = self.source(part) if isinstance(part, Source) else self.step(part, marked)
-            for name, frame in made.items():
-                out = Port(part.name, name)
-                frame = self._expected(part, out, frame)
-                marks = marked and (isinstance(part, Source) or part.options.remakes_columns())
-                timed_frame = self._mark(out, frame) if marks else frame
-                if isinstance(part, Source):
-                    timed_frame = self._told(part, timed_frame)
-                self.frames[out, marked] = self._counted(part, out, timed_frame)
-        return self.frames[port, marked]
-
-    def _expected(self, part: Any, port: Port, frame: DataFrame) -> DataFrame:
-        """The frame without the records that break a rule of the part's."""
-        if part.expect is None or (isinstance(part, Step) and port.port in part.options.sides()):
-            return frame
-        outside = self.trunk is not None and self.trunk.trunk == port and part.name in self.trunk.stateful
-        if outside and not self.where.real_time:
-            return frame  # said of each batch, outside the stream
-        schema = self._narrow(port, frame)
-        return dead.expected(part, frame, schema, self.rejects, keeps=self._keeps(part.name))
-
-    def _keeps(self, name: str) -> bool:
-        """Whether records that a part rejects can be found again: not between two steps that remember."""
-        if self.trunk is None:
-            return True
-        return not {name, *self.plan.flow.upstream(name)} & set(self.trunk.stateful)
-
-    def _reject(self, name: str) -> Reject:
-        above = {p.step for p in self.plan.flow[name].inputs}  # on its way into a step a record is still what it was
-        if all(self._keeps(part) for part in above):
-            return lambda frame, failed: self.rejects.take(name, frame, failed)
-        return lambda frame, failed: dead.stopped(name, frame, failed)
-
-    def _counted(self, part: object, port: Port, frame: DataFrame) -> DataFrame:
-        """A table is no stream: it is read when it is read, and not counted."""
-        return frame if isinstance(part, Source) and part.table is not None else self.wires.wire(frame, str(port))
-
-    def _mark(self, port: Port, frame: DataFrame) -> DataFrame:
-        column, delay = self.plan.schemas[port].event_time, self._watermark(port)
-        if column is None or delay is None:
-            return frame
-        if any(self._sets_time(name) for name in self.plan.flow.upstream(port.step)):
-            return marked_again(frame, column, *(self.frame(p) for p in self.plan.flow[port.step].inputs))
-        if not self.streaming:
-            return frame
-        return frame.withWatermark(column, f"{round(delay.total_seconds() * 1000)} milliseconds")
-
-    def step(self, part: object, marked: bool) -> dict[str, DataFrame]:
-        assert isinstance(part, Step)
-        operator: Operator = part.options
-        marked = operator.sets_time() or (marked and not operator.remakes_columns())
-        again = self.where.again
-        if again is not None and operator.drops_late():
-            frames: tuple[DataFrame, ...] = (self._spans(part.inputs[0], marked, again),)
-        else:
-            frames = tuple(self.frame(port, marked) for port in part.inputs)
-        low = Lowering(
-            step=part.name,
-            streaming=self.streaming,
-            given=tuple(self._narrow(port, frame) for port, frame in zip(part.inputs, frames, strict=True)),
-            schema={p: self.plan.schemas[Port(part.name, p)] for p in operator.ports()},
-            inputs=tuple(str(port) for port in part.inputs),
-            base=self.where.base,
-            aside=self.where.aside(part.name) if self.streaming else None,
-            reject=self._reject(part.name),
-            carried=self._carried(frames),
-            failures=(self.where.home / dead.FAILURES / part.name).resolve(),
-            keep=None if isinstance(self.wires, Uncounted) else self.wires.kept,
-        )
-        made = operator.lower(frames, low)
-        if again is not None:
-            aside = operator.sides()  # what is put aside was given at once
-            return {p: f if p in aside else operator.settled(f, again.watermark) for p, f in made.items()}
-        return made
-
-    def _spans(self, port: Port, marked: bool, again: Again) -> DataFrame:
-        """The input of a step that drops late records, each with the watermark that it was too late for or not."""
-        from pyspark.sql import functions as F
-
-        made: DataFrame | None = None
-        for span in again.spans:
-            where = replace(self.where, between=span.between, again=None)
-            part = (
-                Branch(self.plan, where, {}, rejects=self.rejects)
-                .frame(port, marked)
-                .withColumn(MARK, F.lit(span.mark).cast("bigint"))
-            )
-            made = part if made is None else made.unionByName(part)
-        assert made is not None
-        return made
-
-    def _carried(self, frames: tuple[DataFrame, ...]) -> tuple[str, ...]:
-        return tuple(name for name in self.rejects.carried if any(name in frame.columns for frame in frames))
-
-    def _sets_time(self, name: str) -> bool:
-        part = self.plan.flow[name]
-        return isinstance(part, Step) and part.options.sets_time()
-
-    def _narrow(self, port: Port, frame: DataFrame) -> Schema:
-        """The schema of a port less the columns that nothing needs and so were never read."""
-        return self.plan.schemas[port].keeping(frame.columns)
-
-    def _watermark(self, port: Port) -> timedelta | None:
-        """How long the sources above wait for late records: the longest that one of them asks for."""
-        flow = self.plan.flow
-        above = (*flow.upstream(port.step), port.step)
-        return max((s.time.watermark for s in flow.sources if s.name in above and s.time is not None), default=None)
-
-    def source(self, source: Source) -> dict[str, DataFrame]:
-        connector = self.where.sources.get(source.name) or SOURCES[source.connector](source.options)
-        form = _format(source, connector.default_format)
-        schema = self.plan.schemas[Port(source.name)]
-        wanted = schema.keeping(needed(self.plan.flow, self.plan.schemas)[source.name])
-        if source.table is not None:
-            wanted = schema.keeping((*wanted.names, *source.table.key, source.table.latest_by or ""))
-        if not wanted.fields:  # a bare count needs rows, not columns; one column keeps the rows
-            wanted = schema.keeping(schema.names[:1])
-        origin = bool(self.rejects.carried) and source.table is None
-        reading = Reading(
-            session=self.where.session,
-            streaming=self.streaming and source.table is None,
-            schema=source.schema or (form.own_schema if form else None) or connector.columns(),
-            format=form,
-            place=self.where.place(self.plan.flow, source.name),
-            start=self.where.start if source.table is None else None,
-            stop=self.where.stop if source.table is None else None,
-            between=self.where.between.get(source.name),
-            query=self.trunk.name if self.trunk is not None else "",
-            readers=tuple(q.name for q in self.plan.queries if source.name in q.sources),
-            arrival=_asks_arrival(source),
-            tuned=self.plan.reading,
-            real_time=self.where.real_time,
-            origin=origin,
-            reasons=connector.carries == "files" and source.table is None,
-        )
-
-        def read() -> DataFrame:
-            frame = connector.read(reading)
-            if reading.streaming:
-                frame = tagged(frame, source.name)
-            if origin:
-                frame = _with_source(frame, source.name)
-            if source.table is None:
-                frame = self.wires.wire(frame, read_name(source.name))
-            if connector.carries == "bytes" and form is not None:
-                frame = self.decoded(source, frame, form, untimed(source, wanted))
-            elif reading.reasons:
-                frame = self._readable(source, frame).drop(REASON)
-            if source.time is not None and wanted.event_time is not None:
-                frame = timed(source, frame, wanted.event_time, self.rejects)
-            beside = (*self._carried((frame,)), *staging.tells(frame))
-            return frame.select(*(f"`{name}`" for name in (*wanted.names, *beside)))
-
-        return {OUT: read() if source.table is None else self.where.tables.frame(source.name, source.table, read)}
-
-    def decoded(self, source: Source, frame: DataFrame, form: Format[Any], wanted: Schema) -> DataFrame:
-        """Bytes as columns; records that cannot be read are rejected."""
-        from pyspark.sql import functions as F
-
-        carried = set(frame.columns) - {"value"}
-        stated = source.schema or form.own_schema or wanted
-        # Where fields are known by their position, none can be left out before it is read.
-        parsed = stated if form.positional else wanted.keeping(n for n in wanted.names if n not in carried)
-        stage = self._stage(source, parsed)
-        if stage is None:
-            struct, reason = form.decode(F.col("value"), parsed)
-            read = frame.select(struct.alias("_record"), reason.alias(REASON), *carried)
-            return self._readable(source, read).select("_record.*", *carried)
-        frame = staging.staged(frame, source, stage, parsed)
-        columns, reason = staging.decoded(form, parsed)
-        read = frame.select(*columns, reason.alias(REASON), *carried, *staging.tells(frame))
-        return self._readable(source, read).drop(REASON)
-
-    def _stage(self, source: Source, parsed: Schema) -> Stage | None:
-        """What is done natively for a source; only on the main path: whoever looks for bad records takes Spark's."""
-        if self.trunk is None or not isinstance(self.rejects, Counting) or source.name in self.where.sources:
-            return None
-        query = self.trunk.name
-        found = next((s for s in self.plan.stages if (s.query, s.source) == (query, source.name) and s.columns), None)
-        same = found is not None and {*found.columns} == {(f.name, str(f.type)) for f in parsed}
-        return found if same and not self.where.real_time and staging.is_on(self.where.session) else None
-
-    def _told(self, source: Source, frame: DataFrame) -> DataFrame:
-        """The frame without the rows that only tell what a stage has left out, which is added to the counts."""
-        if not staging.tells(frame):
-            return frame
-        assert self.trunk is not None
-        assert isinstance(self.rejects, Counting)
-        stage = next(s for s in self.plan.stages if (s.query, s.source) == (self.trunk.name, source.name))
-        counted = self.rejects.counter.left(frame, staging.left(stage), staging.numbers(frame))
-        return staging.told(counted)
-
-    def _readable(self, source: Source, frame: DataFrame) -> DataFrame:
-        """The frame without the records that cannot be read."""
-        from pyspark.sql import functions as F
-
-        reason = F.col(REASON)
-        return self.rejects.take(
-            source.name, frame, because(reason), reason.isNotNull(), counted=dead.UNREADABLE, readable=False
-        )
-
-
-def _with_source(frame: DataFrame, source: str) -> DataFrame:
-    """The frame with its records' origin, and in it the name of the source."""
-    from pyspark.sql import functions as F
-
-    if ORIGIN in frame.columns:
-        return frame.withColumn(ORIGIN, F.col(ORIGIN).withField("source", F.lit(source)))
-    # A source of rows has no bytes: the row as JSON stands for them.
-    value = dead.as_json(frame).cast("binary").alias("value")
-    return frame.withColumn(ORIGIN, F.struct(F.lit(source).alias("source"), value))
 
 
 def _unfinished(checkpoint: Path | None) -> int | None:

@@ -11,8 +11,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.compile.counting import Counts, Observed, Once
+from headrace.compile.frames import Branch
 from headrace.compile.letters import Counting
-from headrace.compile.lower import Branch, Lowered, Outcome
+from headrace.compile.lower import Lowered, Outcome
 from headrace.connectors.base import Written
 from headrace.model import Port, Step
 from headrace.operators.late import Aside

@@ -229,7 +229,7 @@ def _run(
     kafka: Mapping[str, str],
     base: Path,
 ) -> int:
-    from headrace.compile.lower import Where
+    from headrace.compile.where import Where
 
     batch = plan.mode is Mode.BATCH
     where = Where(

@@ -11,8 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.compile.lower import Where, lower
+from headrace.compile.lower import lower
 from headrace.compile.plan import Plan, Query
+from headrace.compile.where import Where
 from headrace.project import Project
 from headrace.run import classes
 from headrace.run import session as sessions

@@ -32,7 +32,7 @@ from headrace.run.home import Home
 
 if TYPE_CHECKING:
     from headrace.compile.again import Way
-    from headrace.compile.lower import Where
+    from headrace.compile.where import Where
 
 REPLAYS = "replays"
 

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import StreamingQuery
 
-    from headrace.compile.lower import Where
+    from headrace.compile.where import Where
 
 
 class Stopping:

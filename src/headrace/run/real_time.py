@@ -29,7 +29,8 @@ from headrace.run.queries import Running, Stopping, has_watermark, noting
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
-    from headrace.compile.lower import Lowered, Where
+    from headrace.compile.lower import Lowered
+    from headrace.compile.where import Where
 
 
 @dataclass(kw_only=True)

@@ -27,7 +27,7 @@ from headrace.run.rows import Differences, compare
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from headrace.compile.lower import Where
+    from headrace.compile.where import Where
 
 _MOST_SPANS = 200
 """More parts than that make a plan that Spark takes minutes to read."""
@@ -60,8 +60,8 @@ def verify(
     project: Project, home: Home, session: SparkSession, *, first: int | None = None, last: int | None = None
 ) -> list[Verdict]:
     """A verdict for every sink, over all committed batches or some of them."""
-    from headrace.compile.lower import Where
     from headrace.compile.planner import plan as make_plan
+    from headrace.compile.where import Where
     from headrace.run.driver import kafka_of, load_flow
 
     record = home.read()

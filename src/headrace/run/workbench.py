@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.check import Report, check
 from headrace.check.wires import wires
-from headrace.compile.lower import Lowered, Where, lower
+from headrace.compile.lower import Lowered, lower
 from headrace.compile.planner import plan
+from headrace.compile.where import Where
 from headrace.connectors.base import Batch, Written
 from headrace.connectors.console import ConsoleOptions, ConsoleSink
 from headrace.declare.resolve import Declared, resolve

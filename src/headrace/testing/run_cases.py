@@ -14,8 +14,8 @@ from headrace.catalogue import SINKS, SOURCES
 from headrace.check import load
 from headrace.check.wires import wires
 from headrace.compile.letters import FOLDER
-from headrace.compile.lower import Where
 from headrace.compile.planner import plan
+from headrace.compile.where import Where
 from headrace.connectors import memory
 from headrace.declare.parameters import Values
 from headrace.errors import HeadraceError

@@ -1,0 +1,292 @@
+"""From a plan to Spark: the frames of its sources and steps, made on demand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from headrace.catalogue import FORMATS, SOURCES
+from headrace.compile import letters as dead
+from headrace.compile import staged as staging
+from headrace.compile.counting import Counter, Uncounted
+from headrace.compile.leaves import tagged
+from headrace.compile.letters import Counting, Looking, Rejects
+from headrace.compile.plan import Plan, Query
+from headrace.compile.planner import needed
+from headrace.compile.spans import Again
+from headrace.compile.stage import Stage, untimed
+from headrace.compile.times import timed
+from headrace.compile.where import Where
+from headrace.connectors.base import ORIGIN, REASON, Reading
+from headrace.formats.base import Format
+from headrace.model import OUT, Port, Schema, Sink, Source, Step
+from headrace.operators.base import Lowering, Operator
+from headrace.operators.letters import Reject, because
+from headrace.operators.windows import MARK, marked_again
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def read_name(source: str) -> str:
+    """The name under which what a source reads is counted, before anything is done with it."""
+    return f"{source}:read"
+
+
+def format_of(part: Source | Sink, default: str | None) -> Format[Any] | None:
+    """The format of a part with its options: its own, or the one its connector takes by default."""
+    name = part.format or default
+    if name is None:
+        return None
+    model = FORMATS[name].options_model
+    return FORMATS[name](part.format_options if part.format_options is not None else model())
+
+
+def _asks_arrival(source: Source) -> bool:
+    if source.time is None or SOURCES[source.connector].arrival is None:
+        return False
+    return source.time.kind == "ingestion" or source.time.bound(arrives=True) is not None
+
+
+class Branch:
+    """Frames by port, made on demand from those that are given.
+
+    A frame is *marked* when Spark knows which of its columns is the time. The mark is set at the source, so that
+    every record moves the watermark; only where a Python function makes the columns anew it is set behind that.
+    Spark refuses to be told twice: behind a window, which keeps the time of its input, it is only put back.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        where: Where,
+        given: Mapping[Port, DataFrame],
+        *,
+        rejects: Rejects,
+        wires: Counter | None = None,
+        streaming: bool = False,
+        trunk: Query | None = None,
+    ) -> None:
+        self.plan, self.where, self.streaming, self.rejects, self.trunk = plan, where, streaming, rejects, trunk
+        self.wires: Counter = wires or Uncounted()
+        self.frames: dict[tuple[Port, bool], DataFrame] = {
+            (port, marked): frame for port, frame in given.items() for marked in (True, False)
+        }
+
+    def frame(self, port: Port, marked: bool = True) -> DataFrame:
+        marked = marked and not isinstance(self.rejects, Looking)
+        if (port, marked) not in self.frames:
+            part = self.plan.flow[port.step]
+            made = self.source(part) if isinstance(part, Source) else self.step(part, marked)
+            for name, frame in made.items():
+                out = Port(part.name, name)
+                frame = self._expected(part, out, frame)
+                marks = marked and (isinstance(part, Source) or part.options.remakes_columns())
+                timed_frame = self._mark(out, frame) if marks else frame
+                if isinstance(part, Source):
+                    timed_frame = self._told(part, timed_frame)
+                self.frames[out, marked] = self._counted(part, out, timed_frame)
+        return self.frames[port, marked]
+
+    def _expected(self, part: Any, port: Port, frame: DataFrame) -> DataFrame:
+        """The frame without the records that break a rule of the part's."""
+        if part.expect is None or (isinstance(part, Step) and port.port in part.options.sides()):
+            return frame
+        outside = self.trunk is not None and self.trunk.trunk == port and part.name in self.trunk.stateful
+        if outside and not self.where.real_time:
+            return frame  # said of each batch, outside the stream
+        schema = self._narrow(port, frame)
+        return dead.expected(part, frame, schema, self.rejects, keeps=self._keeps(part.name))
+
+    def _keeps(self, name: str) -> bool:
+        """Whether records that a part rejects can be found again: not between two steps that remember."""
+        if self.trunk is None:
+            return True
+        return not {name, *self.plan.flow.upstream(name)} & set(self.trunk.stateful)
+
+    def _reject(self, name: str) -> Reject:
+        above = {p.step for p in self.plan.flow[name].inputs}  # on its way into a step a record is still what it was
+        if all(self._keeps(part) for part in above):
+            return lambda frame, failed: self.rejects.take(name, frame, failed)
+        return lambda frame, failed: dead.stopped(name, frame, failed)
+
+    def _counted(self, part: object, port: Port, frame: DataFrame) -> DataFrame:
+        """A table is no stream: it is read when it is read, and not counted."""
+        return frame if isinstance(part, Source) and part.table is not None else self.wires.wire(frame, str(port))
+
+    def _mark(self, port: Port, frame: DataFrame) -> DataFrame:
+        column, delay = self.plan.schemas[port].event_time, self._watermark(port)
+        if column is None or delay is None:
+            return frame
+        if any(self._sets_time(name) for name in self.plan.flow.upstream(port.step)):
+            return marked_again(frame, column, *(self.frame(p) for p in self.plan.flow[port.step].inputs))
+        if not self.streaming:
+            return frame
+        return frame.withWatermark(column, f"{round(delay.total_seconds() * 1000)} milliseconds")
+
+    def step(self, part: object, marked: bool) -> dict[str, DataFrame]:
+        assert isinstance(part, Step)
+        operator: Operator = part.options
+        marked = operator.sets_time() or (marked and not operator.remakes_columns())
+        again = self.where.again
+        if again is not None and operator.drops_late():
+            frames: tuple[DataFrame, ...] = (self._spans(part.inputs[0], marked, again),)
+        else:
+            frames = tuple(self.frame(port, marked) for port in part.inputs)
+        low = Lowering(
+            step=part.name,
+            streaming=self.streaming,
+            given=tuple(self._narrow(port, frame) for port, frame in zip(part.inputs, frames, strict=True)),
+            schema={p: self.plan.schemas[Port(part.name, p)] for p in operator.ports()},
+            inputs=tuple(str(port) for port in part.inputs),
+            base=self.where.base,
+            aside=self.where.aside(part.name) if self.streaming else None,
+            reject=self._reject(part.name),
+            carried=self._carried(frames),
+            failures=(self.where.home / dead.FAILURES / part.name).resolve(),
+            keep=None if isinstance(self.wires, Uncounted) else self.wires.kept,
+        )
+        made = operator.lower(frames, low)
+        if again is not None:
+            aside = operator.sides()  # what is put aside was given at once
+            return {p: f if p in aside else operator.settled(f, again.watermark) for p, f in made.items()}
+        return made
+
+    def _spans(self, port: Port, marked: bool, again: Again) -> DataFrame:
+        """The input of a step that drops late records, each with the watermark that it was too late for or not."""
+        from pyspark.sql import functions as F
+
+        made: DataFrame | None = None
+        for span in again.spans:
+            where = replace(self.where, between=span.between, again=None)
+            part = (
+                Branch(self.plan, where, {}, rejects=self.rejects)
+                .frame(port, marked)
+                .withColumn(MARK, F.lit(span.mark).cast("bigint"))
+            )
+            made = part if made is None else made.unionByName(part)
+        assert made is not None
+        return made
+
+    def _carried(self, frames: tuple[DataFrame, ...]) -> tuple[str, ...]:
+        return tuple(name for name in self.rejects.carried if any(name in frame.columns for frame in frames))
+
+    def _sets_time(self, name: str) -> bool:
+        part = self.plan.flow[name]
+        return isinstance(part, Step) and part.options.sets_time()
+
+    def _narrow(self, port: Port, frame: DataFrame) -> Schema:
+        """The schema of a port less the columns that nothing needs and so were never read."""
+        return self.plan.schemas[port].keeping(frame.columns)
+
+    def _watermark(self, port: Port) -> timedelta | None:
+        """How long the sources above wait for late records: the longest that one of them asks for."""
+        flow = self.plan.flow
+        above = (*flow.upstream(port.step), port.step)
+        return max((s.time.watermark for s in flow.sources if s.name in above and s.time is not None), default=None)
+
+    def source(self, source: Source) -> dict[str, DataFrame]:
+        connector = self.where.sources.get(source.name) or SOURCES[source.connector](source.options)
+        form = format_of(source, connector.default_format)
+        schema = self.plan.schemas[Port(source.name)]
+        wanted = schema.keeping(needed(self.plan.flow, self.plan.schemas)[source.name])
+        if source.table is not None:
+            wanted = schema.keeping((*wanted.names, *source.table.key, source.table.latest_by or ""))
+        if not wanted.fields:  # a bare count needs rows, not columns; one column keeps the rows
+            wanted = schema.keeping(schema.names[:1])
+        origin = bool(self.rejects.carried) and source.table is None
+        reading = Reading(
+            session=self.where.session,
+            streaming=self.streaming and source.table is None,
+            schema=source.schema or (form.own_schema if form else None) or connector.columns(),
+            format=form,
+            place=self.where.place(self.plan.flow, source.name),
+            start=self.where.start if source.table is None else None,
+            stop=self.where.stop if source.table is None else None,
+            between=self.where.between.get(source.name),
+            query=self.trunk.name if self.trunk is not None else "",
+            readers=tuple(q.name for q in self.plan.queries if source.name in q.sources),
+            arrival=_asks_arrival(source),
+            tuned=self.plan.reading,
+            real_time=self.where.real_time,
+            origin=origin,
+            reasons=connector.carries == "files" and source.table is None,
+        )
+
+        def read() -> DataFrame:
+            frame = connector.read(reading)
+            if reading.streaming:
+                frame = tagged(frame, source.name)
+            if origin:
+                frame = _with_source(frame, source.name)
+            if source.table is None:
+                frame = self.wires.wire(frame, read_name(source.name))
+            if connector.carries == "bytes" and form is not None:
+                frame = self.decoded(source, frame, form, untimed(source, wanted))
+            elif reading.reasons:
+                frame = self._readable(source, frame).drop(REASON)
+            if source.time is not None and wanted.event_time is not None:
+                frame = timed(source, frame, wanted.event_time, self.rejects)
+            beside = (*self._carried((frame,)), *staging.tells(frame))
+            return frame.select(*(f"`{name}`" for name in (*wanted.names, *beside)))
+
+        return {OUT: read() if source.table is None else self.where.tables.frame(source.name, source.table, read)}
+
+    def decoded(self, source: Source, frame: DataFrame, form: Format[Any], wanted: Schema) -> DataFrame:
+        """Bytes as columns; records that cannot be read are rejected."""
+        from pyspark.sql import functions as F
+
+        carried = set(frame.columns) - {"value"}
+        stated = source.schema or form.own_schema or wanted
+        # Where fields are known by their position, none can be left out before it is read.
+        parsed = stated if form.positional else wanted.keeping(n for n in wanted.names if n not in carried)
+        stage = self._stage(source, parsed)
+        if stage is None:
+            struct, reason = form.decode(F.col("value"), parsed)
+            read = frame.select(struct.alias("_record"), reason.alias(REASON), *carried)
+            return self._readable(source, read).select("_record.*", *carried)
+        frame = staging.staged(frame, source, stage, parsed)
+        columns, reason = staging.decoded(form, parsed)
+        read = frame.select(*columns, reason.alias(REASON), *carried, *staging.tells(frame))
+        return self._readable(source, read).drop(REASON)
+
+    def _stage(self, source: Source, parsed: Schema) -> Stage | None:
+        """What is done natively for a source; only on the main path: whoever looks for bad records takes Spark's."""
+        if self.trunk is None or not isinstance(self.rejects, Counting) or source.name in self.where.sources:
+            return None
+        query = self.trunk.name
+        found = next((s for s in self.plan.stages if (s.query, s.source) == (query, source.name) and s.columns), None)
+        same = found is not None and {*found.columns} == {(f.name, str(f.type)) for f in parsed}
+        return found if same and not self.where.real_time and staging.is_on(self.where.session) else None
+
+    def _told(self, source: Source, frame: DataFrame) -> DataFrame:
+        """The frame without the rows that only tell what a stage has left out, which is added to the counts."""
+        if not staging.tells(frame):
+            return frame
+        assert self.trunk is not None
+        assert isinstance(self.rejects, Counting)
+        stage = next(s for s in self.plan.stages if (s.query, s.source) == (self.trunk.name, source.name))
+        counted = self.rejects.counter.left(frame, staging.left(stage), staging.numbers(frame))
+        return staging.told(counted)
+
+    def _readable(self, source: Source, frame: DataFrame) -> DataFrame:
+        """The frame without the records that cannot be read."""
+        from pyspark.sql import functions as F
+
+        reason = F.col(REASON)
+        return self.rejects.take(
+            source.name, frame, because(reason), reason.isNotNull(), counted=dead.UNREADABLE, readable=False
+        )
+
+
+def _with_source(frame: DataFrame, source: str) -> DataFrame:
+    """The frame with its records' origin, and in it the name of the source."""
+    from pyspark.sql import functions as F
+
+    if ORIGIN in frame.columns:
+        return frame.withColumn(ORIGIN, F.col(ORIGIN).withField("source", F.lit(source)))
+    # A source of rows has no bytes: the row as JSON stands for them.
+    value = dead.as_json(frame).cast("binary").alias("value")
+    return frame.withColumn(ORIGIN, F.struct(F.lit(source).alias("source"), value))
