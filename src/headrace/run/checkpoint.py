@@ -71,6 +71,25 @@ def resume_point(checkpoint: Path) -> dict[str, Any] | None:
     return {"batch": batch, "offsets": [_offset(text) for text in offsets]}
 
 
+def forget_unplanned(checkpoint: Path) -> None:
+    """Takes back the files a source listed for a batch that was then never begun.
+
+    Spark lists them a moment before it plans the batch. Killed in between, it would read them together with those of
+    the next listing: another cut of the input, by which other records may be late.
+    """
+    batch = last_planned(checkpoint)
+    if batch is None:
+        return
+    for place, text in enumerate(planned(checkpoint, batch).offsets):
+        taken, folder = _offset(text), checkpoint / "sources" / str(place)
+        if not (isinstance(taken, dict) and "logOffset" in taken and folder.is_dir()):
+            continue
+        for listed in folder.iterdir():
+            if listed.name.isdigit() and int(listed.name) > taken["logOffset"]:
+                listed.with_name(f".{listed.name}.crc").unlink(missing_ok=True)
+                listed.unlink()
+
+
 def _offset(text: str) -> Any:
     try:
         return json.loads(text)

@@ -17,7 +17,7 @@ from headrace.model import Source
 from headrace.observe import events
 from headrace.observe.progress import OUT_METRIC, measure
 from headrace.run.book import Book
-from headrace.run.checkpoint import last_planned
+from headrace.run.checkpoint import forget_unplanned, last_planned
 from headrace.run.home import Home
 from headrace.run.journal import Journal, note
 from headrace.run.ledger import Ledger, entry
@@ -112,6 +112,8 @@ def start_query(
 
     checkpoint, journal = home.checkpoint(query.name), Journal(home.journal(query.name))
     remote = not isinstance(checkpoint, Path)
+    if not remote:
+        forget_unplanned(checkpoint)
     told = replace(where, checkpoint=checkpoint, note=noting(home), counted=True)
     lowered = lower(plan, query, replace(told, journal=journal.path.resolve() if remote else None))
     trunk = lowered.trunk

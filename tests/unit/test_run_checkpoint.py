@@ -1,0 +1,29 @@
+"""What is read from a checkpoint, and taken back there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from headrace.run.checkpoint import forget_unplanned
+
+
+def written(folder: Path, **files: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+def names(folder: Path) -> set[str]:
+    return {entry.name for entry in folder.iterdir()}
+
+
+def test_files_listed_for_a_batch_that_was_never_begun_are_listed_again(tmp_path: Path) -> None:
+    files = written(tmp_path / "sources" / "0", **dict.fromkeys(("0", "1", ".1.crc", "2", ".2.crc", "3.compact"), "v1"))
+    topic = written(tmp_path / "sources" / "1", **{"0": 'v1\n{"t":{"0":0}}', "7": "v1"})
+    forget_unplanned(tmp_path)
+    assert "2" in names(files)  # no batch at all: a topic's beginning must stay where it is
+    written(tmp_path / "offsets", **{"4": 'v1\n{}\n{"logOffset":1}\n{"t":{"0":9}}'})
+    forget_unplanned(tmp_path)
+    assert names(files) == {"0", "1", ".1.crc", "3.compact"}
+    assert names(topic) == {"0", "7"}
