@@ -14,7 +14,6 @@ checkpoints by `--seconds`; the maximum shows what they cost.
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
 import shutil
@@ -29,7 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from bench import feed, machine, report, results
+from bench import feed, report, results
 from bench.feed import KEYS, is_kept
 from bench.measure import histogram, tail
 from bench.place import Place, place
@@ -199,7 +198,7 @@ def until(so: Callable[[], bool], seconds: float, every: float = 0.05) -> bool:
 
 def main(arguments: list[str]) -> None:
     """Measures, prints tables and histograms, keeps the result."""
-    parser = argparse.ArgumentParser(prog="python -m bench w3", description=__doc__)
+    parser = results.parser("w3", __doc__)
     parser.add_argument("--rates", type=int, nargs="+", default=[1_000, 10_000])
     parser.add_argument("--works", nargs="+", default=["stateless", "keyed"], choices=["stateless", "keyed"])
     parser.add_argument("--seconds", type=float, default=60.0, help="of which latency is measured")
@@ -208,17 +207,14 @@ def main(arguments: list[str]) -> None:
     )
     parser.add_argument("--only", nargs="+", default=[s.name for s in SYSTEMS], metavar="SYSTEM")
     flow_arguments(parser)
-    parser.add_argument("--again", action="store_true", help="measure anew what an unfinished run has measured")
-    parser.add_argument("--name", default="w3", help="under which the result is kept")
     asked = parser.parse_args(arguments)
     ours = {"goal": asked.goal, "also": asked.also}
     told = {"seconds": asked.seconds, "warm": asked.warm, **ours}
-    before = machine.describe()
-    runs = {} if asked.again else results.unfinished(asked.name, told)
+    runs = results.Runs(asked, told)
     with place() as at:
         for work in asked.works:
             for rate in asked.rates:
-                done = runs.setdefault(f"{work} {rate}", {})
+                done = runs.found.setdefault(f"{work} {rate}", {})
                 for system in SYSTEMS:
                     if system.name not in asked.only or system.name in done:
                         continue
@@ -226,9 +222,8 @@ def main(arguments: list[str]) -> None:
                         at, system, work, rate=rate, seconds=asked.seconds, warm=asked.warm, **ours
                     ) | {"label": system.label}
                     print(f"{work} {rate:,}/s {system.name:14} {_line(done[system.name])}", flush=True)
-                    results.keep(asked.name, {**told, "whole": False, "runs": runs}, of=before)
-    results.keep(asked.name, {**told, "whole": True, "runs": runs}, of=before)
-    print(f"\n{report.latency_text(results.kept(asked.name) or {})}")
+                    runs.keep()
+    print(f"\n{report.latency_text(runs.keep(whole=True))}")
     report.write()
 
 

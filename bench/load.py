@@ -8,11 +8,10 @@ sent at the rate that was asked for, the harness is what broke, and that is said
 
 from __future__ import annotations
 
-import argparse
 import sys
 from typing import Any
 
-from bench import machine, report, results
+from bench import report, results
 from bench.latency import once
 from bench.place import place
 from bench.systems import SYSTEMS, flow_arguments
@@ -33,24 +32,21 @@ def verdict(found: dict[str, Any]) -> str:
 
 def main(arguments: list[str]) -> None:
     """Measures, prints a table, keeps the result."""
-    parser = argparse.ArgumentParser(prog="python -m bench load", description=__doc__)
+    parser = results.parser("load", __doc__)
     parser.add_argument("--works", nargs="+", default=["keyed", "stateless"], choices=["stateless", "keyed"])
     parser.add_argument("--rates", type=int, nargs="+", default=list(RATES))
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--warm", type=float, default=10.0)
     parser.add_argument("--only", nargs="+", default=["headrace", "pyspark-tuned", "flink", "kafka-streams"])
     flow_arguments(parser)
-    parser.add_argument("--again", action="store_true", help="measure anew what an unfinished run has measured")
-    parser.add_argument("--name", default="load", help="under which the result is kept")
     asked = parser.parse_args(arguments)
     ours = {"goal": asked.goal, "also": asked.also}
     told = {"seconds": asked.seconds, "rates": asked.rates, **ours}
-    before = machine.describe()
-    runs = {} if asked.again else results.unfinished(asked.name, told)
+    runs = results.Runs(asked, told)
     with place() as at:
         for work in asked.works:
             for system in (s for s in SYSTEMS if s.name in asked.only):
-                done = runs.setdefault(work, {}).setdefault(system.name, {"label": system.label, "steps": []})
+                done = runs.found.setdefault(work, {}).setdefault(system.name, {"label": system.label, "steps": []})
                 for rate in asked.rates[len(done["steps"]) :]:
                     if done["steps"] and verdict(done["steps"][-1]):
                         break
@@ -59,9 +55,8 @@ def main(arguments: list[str]) -> None:
                     print(
                         f"{work} {system.name:14} {rate:,}/s {found.get('latency', '')} {done['steps'][-1]['verdict']}"
                     )
-                    results.keep(asked.name, {**told, "whole": False, "runs": runs}, of=before)
-    results.keep(asked.name, {**told, "whole": True, "runs": runs}, of=before)
-    print(f"\n{report.load_text(results.kept(asked.name) or {})}")
+                    runs.keep()
+    print(f"\n{report.load_text(runs.keep(whole=True))}")
     report.write()
 
 

@@ -7,10 +7,9 @@ Each run is long enough to cross `--crossed` checkpoints after its warm-up, so t
 
 from __future__ import annotations
 
-import argparse
 import sys
 
-from bench import machine, report, results
+from bench import report, results
 from bench.latency import once
 from bench.place import place
 from bench.systems import SYSTEMS
@@ -18,23 +17,20 @@ from bench.systems import SYSTEMS
 
 def main(arguments: list[str]) -> None:
     """Measures, prints a table, keeps the result."""
-    parser = argparse.ArgumentParser(prog="python -m bench pauses", description=__doc__)
+    parser = results.parser("pauses", __doc__)
     parser.add_argument("--intervals", type=int, nargs="+", default=[5, 10, 30, 60], help="seconds")
     parser.add_argument("--crossed", type=int, default=6, help="checkpoints in what is measured")
     parser.add_argument("--rate", type=int, default=1_000)
     parser.add_argument("--warm", type=float, default=10.0)
     parser.add_argument("--works", nargs="+", default=["keyed", "stateless"], choices=["stateless", "keyed"])
-    parser.add_argument("--again", action="store_true", help="measure anew what an unfinished run has measured")
-    parser.add_argument("--name", default="pauses", help="under which the result is kept")
     asked = parser.parse_args(arguments)
     told = {"crossed": asked.crossed, "rate": asked.rate}
-    before = machine.describe()
-    runs = {} if asked.again else results.unfinished(asked.name, told)
+    runs = results.Runs(asked, told)
     ours = SYSTEMS[0]
     with place() as at:
         for work in asked.works:
             for interval in asked.intervals:
-                done = runs.setdefault(work, {})
+                done = runs.found.setdefault(work, {})
                 if str(interval) in done:
                     continue
                 goal = f"{{latency: best, checkpoint: {interval} seconds}}"
@@ -42,9 +38,8 @@ def main(arguments: list[str]) -> None:
                 found = once(at, ours, work, rate=asked.rate, seconds=seconds, warm=asked.warm, goal=goal)
                 done[str(interval)] = {"label": f"{interval} s", **found}
                 print(f"{work} {interval} s: {found.get('latency', '')} {found.get('failed', '')}", flush=True)
-                results.keep(asked.name, {**told, "whole": False, "runs": runs}, of=before)
-    results.keep(asked.name, {**told, "whole": True, "runs": runs}, of=before)
-    print(f"\n{report.pauses_text(results.kept(asked.name) or {})}")
+                runs.keep()
+    print(f"\n{report.pauses_text(runs.keep(whole=True))}")
     report.write()
 
 

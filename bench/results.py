@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from datetime import UTC, datetime
@@ -44,3 +45,24 @@ def unfinished(name: str, told: dict[str, Any]) -> dict[str, Any]:
         return {}
     print(f"going on with the run of {found['at']}; --again begins anew", file=sys.stderr)
     return dict(found["runs"])
+
+
+def parser(name: str, told: str | None) -> argparse.ArgumentParser:
+    """The arguments of a benchmark, to which it adds its own."""
+    made = argparse.ArgumentParser(prog=f"python -m bench {name}", description=told)
+    made.add_argument("--again", action="store_true", help="measure anew what an unfinished run has measured")
+    made.add_argument("--name", default=name, help="under which the result is kept")
+    return made
+
+
+class Runs:
+    """What a benchmark of many runs has measured so far, kept after each, so that it can be cut short and go on."""
+
+    def __init__(self, asked: argparse.Namespace, told: dict[str, Any]) -> None:
+        self.name, self.told, self.before = asked.name, told, machine.describe()
+        self.found: dict[str, Any] = {} if asked.again else unfinished(asked.name, told)
+
+    def keep(self, *, whole: bool = False, **more: Any) -> dict[str, Any]:
+        """Writes it, with what is made of it; `whole` says that nothing is left to be measured."""
+        keep(self.name, {**self.told, "whole": whole, **more, "runs": self.found}, of=self.before)
+        return kept(self.name) or {}

@@ -9,13 +9,12 @@ be one row for each. Memory is the most that all processes of a job held.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
-from bench import machine, report, results
+from bench import report, results
 from bench.events import load_events
 from bench.place import Place, place
 from bench.processes import reported, started
@@ -54,28 +53,25 @@ def hold(at: Place, system: System, keys: int, total: int) -> dict[str, Any]:
 
 def main(arguments: list[str]) -> None:
     """Measures, prints tables, keeps the result."""
-    parser = argparse.ArgumentParser(prog="python -m bench scale", description=__doc__)
+    parser = results.parser("scale", __doc__)
     parser.add_argument("--cores", type=int, nargs="*", default=[1, 2])
     parser.add_argument("--keys", type=int, nargs="*", default=list(KEYS))
     parser.add_argument("--events", type=int, default=4_000_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="+", default=[s.name for s in SYSTEMS], metavar="SYSTEM")
-    parser.add_argument("--again", action="store_true", help="measure anew what an unfinished run has measured")
-    parser.add_argument("--name", default="scale", help="under which the result is kept")
     asked = parser.parse_args(arguments)
     told = {"events": asked.events, "rounds": asked.rounds}
-    before = machine.describe()
-    runs = {} if asked.again else results.unfinished(asked.name, told)
+    runs = results.Runs(asked, told)
     chosen = [s for s in SYSTEMS if s.name in asked.only]
 
     def note(kind: str, size: int, system: System, found: dict[str, Any]) -> None:
-        cell = runs.setdefault(kind, {}).setdefault(system.name, {"label": system.label, "at": {}})["at"]
+        cell = runs.found.setdefault(kind, {}).setdefault(system.name, {"label": system.label, "at": {}})["at"]
         cell.setdefault(str(size), []).append(found)
         print(f"{kind} {size:,} {system.name:14} {found}", flush=True)
-        results.keep(asked.name, {**told, "whole": False, "runs": runs}, of=before)
+        runs.keep()
 
     def done(kind: str, size: int, system: System) -> int:
-        return len(runs.get(kind, {}).get(system.name, {}).get("at", {}).get(str(size), ()))
+        return len(runs.found.get(kind, {}).get(system.name, {}).get("at", {}).get(str(size), ()))
 
     with place() as at:
         if asked.cores:
@@ -98,8 +94,7 @@ def main(arguments: list[str]) -> None:
                     if done("keys", keys, system) < asked.rounds:
                         note("keys", keys, system, hold(at, system, keys, total))
             topics.delete(at.client, [TOPIC])
-    results.keep(asked.name, {**told, "whole": True, "runs": runs}, of=before)
-    print(f"\n{report.scale_text(results.kept(asked.name) or {})}")
+    print(f"\n{report.scale_text(runs.keep(whole=True))}")
     report.write()
 
 

@@ -10,7 +10,6 @@ that Headrace makes, once with only the one that Java has of itself.
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import signal
@@ -98,9 +97,8 @@ def main(arguments: list[str]) -> None:
     """Measures, prints a table, keeps the result."""
     from headrace.run import classes
 
-    parser = argparse.ArgumentParser(prog="python -m bench start", description=__doc__)
+    parser = results.parser("start", __doc__)
     parser.add_argument("--times", type=int, default=5)
-    parser.add_argument("--name", default="start", help="under which the result is kept")
     asked = parser.parse_args(arguments)
     classes.ready(None, lambda text: print(text, file=sys.stderr))
     before = machine.describe()

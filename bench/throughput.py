@@ -12,13 +12,12 @@ short goes on where it was. Every answer is checked; a wrong one has no rate.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from bench import answers, machine, report, results
+from bench import answers, report, results
 from bench.events import Expected, load_events
 from bench.measure import spread
 from bench.place import Place, place
@@ -129,45 +128,39 @@ def summary(cold: list[dict[str, Any]], warm: dict[str, Any] | None) -> dict[str
 
 def main(work: str, arguments: list[str]) -> None:
     """Measures, prints a table and a plot, keeps the result."""
-    parser = argparse.ArgumentParser(prog=f"python -m bench {work}", description=__doc__)
+    parser = results.parser(work, __doc__)
     parser.add_argument("--events", type=int, default=FULL)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--only", nargs="+", default=[s.name for s in SYSTEMS], metavar="SYSTEM")
     flow_arguments(parser)
-    parser.add_argument("--again", action="store_true", help="measure anew what an unfinished run has measured")
-    parser.add_argument("--name", default=work, help="under which the result is kept")
     asked = parser.parse_args(arguments)
     chosen = [s for s in SYSTEMS if s.name in asked.only]
     ours = {"goal": asked.goal, "also": asked.also}
     told = {"work": work, "events": asked.events, "rounds": asked.rounds, **ours}
-    before = machine.describe()
-    runs = {} if asked.again else results.unfinished(asked.name, told)
+    runs = results.Runs(asked, told)
     with place() as at:
         expected = load_events(at.client, TOPIC, asked.events)
 
         def note(system: System, kind: str, found: dict[str, Any]) -> None:
-            runs.setdefault(system.name, {}).setdefault(kind, []).append(found)
+            runs.found.setdefault(system.name, {}).setdefault(kind, []).append(found)
             rates = ", ".join(f"{rate:,}" for rate in found.get("rates", ()))
             print(f"{system.name:14} {kind:5} {rates or found['failed']}", flush=True)
-            keep(asked.name, told, runs, before, whole=False)
+            runs.keep(systems=systems(runs.found))
 
         for number in range(asked.rounds):
             for system in chosen:
-                if len(runs.get(system.name, {}).get("cold", ())) <= number:
+                if len(runs.found.get(system.name, {}).get("cold", ())) <= number:
                     note(system, "cold", once(at, system, work, expected, **ours))
         for system in chosen:
-            if system.warms and "warm" not in runs.get(system.name, {}):
+            if system.warms and "warm" not in runs.found.get(system.name, {}):
                 note(system, "warm", once(at, system, work, expected, rounds=asked.rounds + 1, **ours))
-    kept = keep(asked.name, told, runs, before, whole=True)
-    print(f"\n{report.throughput_text(kept)}")
+    print(f"\n{report.throughput_text(runs.keep(whole=True, systems=systems(runs.found)))}")
     report.write()
 
 
-def keep(
-    name: str, told: dict[str, Any], runs: dict[str, Any], before: dict[str, Any], *, whole: bool
-) -> dict[str, Any]:
-    """Writes what is known so far."""
-    systems = {
+def systems(runs: dict[str, Any]) -> dict[str, Any]:
+    """The numbers of each system that was run."""
+    return {
         system.name: {
             "label": system.label,
             "guarantee": system.guarantee,
@@ -176,6 +169,3 @@ def keep(
         for system in SYSTEMS
         if system.name in runs
     }
-    found = {**told, "whole": whole, "systems": systems, "runs": runs}
-    results.keep(name, found, of=before)
-    return results.kept(name) or found

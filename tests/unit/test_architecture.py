@@ -268,11 +268,16 @@ def test_quick_commands_load_no_heavy_library_and_cost_little_more_than_their_li
     flow = str(ROOT / "examples" / "word-count" / "from-file.yaml")
     arguments = [command, flow] if command == "check" else [command]
 
-    # The best of a few, against the libraries alone: other work on the machine slows both.
-    runs = [fresh(REPORT, arguments, tmp_path) for _ in range(4)]
-    libraries = min(fresh(LIBRARIES, [], tmp_path)[1] for _ in range(4))
+    said, spent = fresh(REPORT, arguments, tmp_path)
+    told = json.loads(said.strip().splitlines()[-1])
+    assert told["code"] == 0
+    assert NEVER_LOADED & set(told["libraries"]) == set()
 
-    said = json.loads(runs[-1][0].strip().splitlines()[-1])
-    assert said["code"] == 0
-    assert NEVER_LOADED & set(said["libraries"]) == set()
-    assert min(spent for _, spent in runs) < 3 * libraries
+    # The best of each, against the libraries alone; other work on the machine slows both, and passes.
+    _, libraries = fresh(LIBRARIES, [], tmp_path)
+    for _ in range(20):
+        spent = min(spent, fresh(REPORT, arguments, tmp_path)[1])
+        libraries = min(libraries, fresh(LIBRARIES, [], tmp_path)[1])
+        if spent < 2 * libraries:
+            break
+    assert spent < 2 * libraries

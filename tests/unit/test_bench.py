@@ -176,7 +176,7 @@ def test_only_a_run_that_was_cut_short_and_asked_for_the_same_is_gone_on_with(
     assert results.unfinished("w2", {}) == {}
 
 
-@pytest.mark.parametrize("work", [*WORKS, "keys"])
+@pytest.mark.parametrize("work", WORKS)
 def test_each_work_is_a_flow_without_problems(work: str, tmp_path: Path) -> None:
     file = tmp_path / "flow.yaml"
     file.write_text(flow(work, "events", "out"), encoding="utf-8")
