@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from headrace.model import Flow
 from headrace.options import Duration, Options, refuse, show_duration
 
 _WORDS = ("latency", "throughput")
@@ -51,5 +52,25 @@ class Goal(Options):
             raise refuse("bad-option", "checkpoint goes with a latency: each micro-batch is a checkpoint of its own")
         return self
 
+    @property
+    def strictness(self) -> tuple[int, timedelta]:
+        """Less is stricter: a stated latency, the least first, then as low as can be, then throughput."""
+        if self.latency is not None:
+            return 0, self.latency
+        return (1 if self.best == "latency" else 2), timedelta(0)
+
     def __str__(self) -> str:
         return f"latency {show_duration(self.latency)}" if self.latency is not None else f"best {self.best}"
+
+
+def goal_of(flow: Flow) -> Goal | None:
+    """The goal of a run: the strictest of the flow's own and those of its sinks, since all of it runs in one mode."""
+    said: list[Goal] = [goal for goal in (flow.goal, *(sink.goal for sink in flow.sinks)) if goal is not None]
+    return min(said, key=lambda goal: goal.strictness, default=None)
+
+
+def called(flow: Flow) -> str:
+    """What that goal is called where the plan is read: whose it is."""
+    goal = goal_of(flow)
+    sinks = [sink.name for sink in flow.sinks if sink.goal is not None and sink.goal == goal]
+    return f'goal of sink "{sinks[0]}"' if sinks and flow.goal != goal else "goal"

@@ -225,3 +225,24 @@ def test_explain_marks_what_the_author_has_set() -> None:
     assert f"{name} = 7 (yours)" in shown
     for what in ("checkpoint every", "pause at a checkpoint", "written again after a crash", "slots"):
         assert f"  {what} = " in shown
+
+
+def test_the_strictest_goal_of_a_flow_and_its_sinks_holds_for_the_run(tmp_path: Path) -> None:
+    flow = counts("throughput")
+    flow["per_key"].sink("quick", "kafka", topic="quick", key="k", goal={"latency": "20 ms"})
+    flow["per_key"].sink("quicker", "kafka", topic="quicker", key="k", goal={"latency": "5 ms", "checkpoint": "9 s"})
+    made = plan(flow.build())
+    assert made.mode is Mode.REAL_TIME
+    assert made.checkpoint == timedelta(seconds=9)
+    assert chosen(made)["mode"].why.startswith('goal of sink "quicker": latency 5 milliseconds')
+    for form, ending in FORMS.items():
+        file = tmp_path / f"flow{ending}"
+        file.write_text(write(flow.build(), form))
+        assert load(file) == flow.build()
+
+
+def test_a_goal_of_a_sink_that_cannot_be_met_is_said_at_the_step() -> None:
+    flow = counts(emit="final")
+    flow["per_key"].sink("quick", "kafka", topic="quick", key="k", goal={"latency": "20 ms"})
+    with pytest.raises(FlowError, match="per_key"):
+        plan(flow.build())

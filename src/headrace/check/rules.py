@@ -11,6 +11,7 @@ from headrace.check.real_time import SHORTEST, in_the_way
 from headrace.check.wires import Wires, ports_of, renewed
 from headrace.declare.draft import Claim
 from headrace.errors import Problem, nearest
+from headrace.goal import goal_of
 from headrace.model import DEAD_LETTER, OUT, Changes, Delivery, Flow, Part, Port, Sink, Source, Step
 from headrace.operators.base import Operator
 from headrace.options import show_duration
@@ -418,7 +419,7 @@ def times_are_those(checked: Checked) -> Iterator[Problem]:
 
 def goal_can_be_met(checked: Checked) -> Iterator[Problem]:
     """A latency that no micro-batch keeps is kept in real-time mode, if the whole flow runs there."""
-    goal = checked.flow.goal
+    goal = goal_of(checked.flow)
     if goal is None or goal.latency is None or goal.latency >= SHORTEST:
         return
     if checked.broken or any(not p.warning for p in checked.wires.problems):

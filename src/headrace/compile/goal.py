@@ -13,7 +13,7 @@ from headrace.check.real_time import SHORTEST, in_the_way
 from headrace.check.wires import Wires
 from headrace.compile.plan import Choice, Query
 from headrace.errors import FlowError, Problem
-from headrace.goal import Goal
+from headrace.goal import called, goal_of
 from headrace.model import Flow, Mode
 from headrace.options import show_duration
 
@@ -42,9 +42,9 @@ class Way:
 
 def way(flow: Flow, found: Wires, asked: Mode | None, *, until_done: bool = False) -> Way:
     """The mode of a flow; raises FlowError if it cannot be what was asked for."""
-    goal: Goal | None = flow.goal
+    goal, said = goal_of(flow), called(flow)
     obstacles = in_the_way(flow, found)
-    real = Way(mode=Mode.REAL_TIME, why=f"goal: {goal}; no micro-batch answers within {show_duration(SHORTEST)}")
+    real = Way(mode=Mode.REAL_TIME, why=f"{said}: {goal}; no micro-batch answers within {show_duration(SHORTEST)}")
     micro = Way(mode=Mode.MICRO_BATCH, why="the default: every operator and sink runs in it", obstacles=obstacles)
     if asked is not None and asked is not Mode.REAL_TIME:
         return Way(mode=asked, why="asked for", by_author=True, obstacles=obstacles)
@@ -64,7 +64,7 @@ def way(flow: Flow, found: Wires, asked: Mode | None, *, until_done: bool = Fals
         first = obstacles[0].message if obstacles else ""
         return Way(mode=Mode.MICRO_BATCH, why=first, obstacles=obstacles) if obstacles else real
     keeps = "batches are read and written in one piece" if goal.latency is None else "micro-batches keep it"
-    return Way(mode=Mode.MICRO_BATCH, why=f"goal: {goal}; {keeps}", obstacles=obstacles)
+    return Way(mode=Mode.MICRO_BATCH, why=f"{said}: {goal}; {keeps}", obstacles=obstacles)
 
 
 def base(cores: int) -> Settings:
@@ -129,7 +129,8 @@ def spark(flow: Flow, mode: Mode, stateful: Sequence[str], cores: int) -> Settin
 
 def checkpoint_every(flow: Flow) -> timedelta:
     """How long between two checkpoints in real-time mode."""
-    return flow.goal.checkpoint if flow.goal is not None and flow.goal.checkpoint is not None else CHECKPOINT
+    goal = goal_of(flow)
+    return goal.checkpoint if goal is not None and goal.checkpoint is not None else CHECKPOINT
 
 
 def reading(mode: Mode) -> Settings:
@@ -147,7 +148,8 @@ def writing(flow: Flow, mode: Mode) -> Settings:
             "compression.type": ("none", "there is nothing to gain in records sent one by one"),
         }
     wait = "twice as fast as Kafka's own settings, with the two below"
-    quick = flow.goal is not None and flow.goal.best != "throughput"
+    goal = goal_of(flow)
+    quick = goal is not None and goal.best != "throughput"
     return {
         "linger.ms": ("5", "goal: a latency; the batch waits for its last record") if quick else ("50", wait),
         "compression.type": ("lz4", "less to send, for little work"),
@@ -168,7 +170,8 @@ def real_time(
 ) -> tuple[Choice, ...]:
     """What else is chosen, and is to be expected, in real-time mode."""
     every = checkpoint_every(flow)
-    asked = flow.goal is not None and flow.goal.checkpoint is not None
+    goal = goal_of(flow)
+    asked = goal is not None and goal.checkpoint is not None
     stateful = [name for query in queries for name in query.stateful]
     pause = "0.2 to 0.5 s" if stateful else "0.1 to 0.3 s"
     said = "asked for" if asked else f"a pause of {pause} in each is seen by less than 1 record in 100"

@@ -23,6 +23,7 @@ from headrace.expressions.arrow import TYPES, Known, Program, StaysError, progra
 from headrace.expressions.expression import Expression
 from headrace.formats.json_native import ENGINE, Columns
 from headrace.formats.json_shape import VALUES, plain_name, shape
+from headrace.goal import goal_of
 from headrace.model import Flow, Mode, Port, Schema, Source, Step
 from headrace.model.types import BOOLEAN, DataType
 from headrace.operators.columns import NamedValue
@@ -86,13 +87,13 @@ def stages(
     engine: bool,
 ) -> tuple[Stage, ...]:
     """For every source of bytes of every query, what is done natively, or why nothing is."""
-    made = []
+    made, goal = [], goal_of(flow)
     for query in queries:
         for source in (s for s in flow.sources if s.name in query.sources):
             if SOURCES[source.connector].carries != "bytes":
                 continue
             try:
-                _settings_allow(settings, throughput=flow.goal is not None and flow.goal.best == "throughput")
+                _settings_allow(settings, throughput=goal is not None and goal.best == "throughput")
                 if str(mode) not in (str(Mode.MICRO_BATCH), str(Mode.BATCH)):
                     raise StaysError("rows would wait for an Arrow batch to fill")
                 columns = _decoded(source, schemas[Port(source.name)], needed[source.name])

@@ -119,7 +119,7 @@ def _same(a: Any, b: Any) -> bool:
     """Whether two parts do the same, whatever they are called and read."""
     if _what(a) != _what(b) or a.options != b.options:
         return False
-    names = ("format", "format_options", "schema", "time", "table", "delivery", "expect")
+    names = ("format", "format_options", "schema", "time", "table", "delivery", "goal", "expect")
     return all(getattr(a, n, None) == getattr(b, n, None) for n in names)
 
 

@@ -30,7 +30,7 @@ NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
 COMMON = {
     "source": ("format", "schema", "time", "table", "expect"),
     "step": ("from", "expect"),
-    "sink": ("from", "format", "delivery"),
+    "sink": ("from", "format", "delivery", "goal"),
 }
 _KNOWN: dict[str, Mapping[str, Any]] = {"source": SOURCES, "step": OPERATORS, "sink": SINKS}
 _DELIVERIES = [str(d) for d in Delivery]
@@ -179,6 +179,7 @@ class _Reader:
         table = self._table(data.get("table"))
         expect = self._expect(data.get("expect"))
         delivery = self._delivery(data.get("delivery"))
+        goal = self.goal(data.get("goal"))
         options = None
         if what is not None:
             model = known[what] if kind == "step" else known[what].options_model
@@ -209,6 +210,7 @@ class _Reader:
             format=format_name,
             format_options=format_options,
             delivery=delivery,
+            goal=goal,
             places=places,
         )
 
@@ -310,7 +312,7 @@ class _Reader:
         return said if said != DeadLetters() else None
 
     def goal(self, given: object) -> Options | None:
-        """What a flow is to be good at; None: it does not say."""
+        """What a flow or a sink is to be good at; None: it does not say."""
         if given is None:
             return None
         from headrace.goal import Goal

@@ -92,8 +92,11 @@ def show_entry(part: Source | Step | Sink) -> dict[str, Any]:
             said["table"] = show_options(part.table) or True
         if part.expect is not None:
             said["expect"] = show_options(part.expect)
-    elif part.delivery is not None:
-        said["delivery"] = part.delivery
+    else:
+        if part.delivery is not None:
+            said["delivery"] = part.delivery
+        if part.goal is not None:
+            said["goal"] = show_options(part.goal)
     return said
 
 

@@ -363,6 +363,7 @@ class Stream:
         *,
         format: str | Mapping[str, Any] | None = None,
         delivery: str | None = None,
+        goal: str | Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
         """Records to the outside: a connector by name with its options, or by its options model.
@@ -370,7 +371,7 @@ class Stream:
         >>> orders.sink("screen", "console")
         """
         entry = {"from": self._port} | connector_entry(connector, options, SINKS)
-        self._flow._note("sink", name, entry | given_only({"format": format, "delivery": delivery}))
+        self._flow._note("sink", name, entry | given_only({"format": format, "delivery": delivery, "goal": goal}))
 
     def _step(self, name: str, operator: str, options: Mapping[str, Any], *others: Stream) -> Stream:
         inputs = [self._port, *(other._port for other in others)] if others else self._port

@@ -131,6 +131,8 @@ class Sink:
     format: str | None = None
     format_options: Any = None
     delivery: str | None = None
+    goal: Any = None
+    """What is asked for its records; the strictest of a flow's goals holds for the whole run."""
     uses: tuple[str, ...] = ()
     """The parameters it refers to."""
     written: Any = field(default=None, compare=False, repr=False)

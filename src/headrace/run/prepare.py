@@ -16,6 +16,7 @@ from urllib.parse import unquote
 
 from headrace.compile.plan import Plan
 from headrace.errors import FlowError, UsageError
+from headrace.goal import goal_of
 from headrace.model import Delivery, Flow, Mode
 from headrace.project import Project
 from headrace.run import change
@@ -104,7 +105,7 @@ def prepare(
 
 def _driven(plan: Plan, asked: Asked) -> list[str]:
     """What the user should know of the mode that was chosen."""
-    wanted = asked.mode == Mode.REAL_TIME.value or plan.flow.goal is not None
+    wanted = asked.mode == Mode.REAL_TIME.value or goal_of(plan.flow) is not None
     if plan.mode is Mode.MICRO_BATCH and asked.mode != Mode.MICRO_BATCH.value and asked.until_done and wanted:
         return [f"runs in micro-batches: {next(c.why for c in plan.choices if c.what == 'mode')}"]
     if plan.mode is not Mode.REAL_TIME:
