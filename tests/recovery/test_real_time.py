@@ -37,6 +37,8 @@ TAKEN: dict[str, dict[str, tuple[str, ...]]] = {
 }
 """By golden flow, the sinks that can be written in real time, and what identifies a row that is replaced."""
 UNREADABLE = b"no JSON"
+KILLED = 2
+"""The part of the input after which the driver is killed; the bad record is in it."""
 
 
 class Packed:
@@ -82,12 +84,16 @@ class Packed:
         return {"from": named, **entry}
 
     def files(self) -> Iterator[dict[str, list[bytes]]]:
-        """The input of each golden flow, two files at a time."""
+        """The input of each golden flow in parts; of `time` each file is one, since what is late depends on the cut."""
         inputs = {golden: sorted((GOLDEN / golden / "input").iterdir()) for golden in TAKEN}
-        for number in range(0, max(len(files) for files in inputs.values()), 2):
-            two = {golden: files[number : number + 2] for golden, files in inputs.items()}
-            records = {golden: b"".join(f.read_bytes() for f in files).splitlines() for golden, files in two.items()}
-            yield records | ({"stateless": [UNREADABLE, *records["stateless"]]} if number == 4 else {})
+        parts = len(inputs["time"])
+        for number in range(parts):
+            cut = {
+                name: files[number * len(files) // parts : (number + 1) * len(files) // parts]
+                for name, files in inputs.items()
+            }
+            records = {golden: b"".join(f.read_bytes() for f in files).splitlines() for golden, files in cut.items()}
+            yield records | ({"stateless": [UNREADABLE, *records["stateless"]]} if number == KILLED else {})
 
     def send(self, records: Mapping[str, list[bytes]]) -> None:
         from confluent_kafka import Producer
@@ -144,7 +150,7 @@ def test_the_golden_flows_give_their_answers_in_real_time_through_a_kill(place: 
     told = lambda: f"{child.poll()}\n{tail(home.log)}"  # noqa: E731
     for number, records in enumerate(packed.files()):
         packed.send(records)
-        if number == 2:  # in the middle of a batch: the answers are out, the checkpoint is not
+        if number == KILLED:  # in the middle of a batch: the answers are out, the checkpoint is not
             eventually(lambda: home.read().driver is not None, 60, diagnose=told)
             driver = home.read().driver
             assert driver is not None
