@@ -51,9 +51,9 @@ sinks:
 """
 
 
-def by_hand(session: Any, bootstrap: str, folder: Path, topic: str = TOPIC) -> float:
+def by_hand(session: Any, bootstrap: str, folder: Path) -> float:
     """The job as an expert would write it; how many seconds it took."""
-    given = hand.events(session, bootstrap, topic, hand.SCHEMAS["w1"], hand.READING)
+    given = hand.events(session, bootstrap, TOPIC, hand.SCHEMAS["w1"], hand.READING)
     writer = (
         hand.windows(given)
         .writeStream.format("parquet")
@@ -67,7 +67,7 @@ def by_hand(session: Any, bootstrap: str, folder: Path, topic: str = TOPIC) -> f
     return time.monotonic() - begun
 
 
-def by_headrace(session: Any, client: dict[str, str], folder: Path, topic: str = TOPIC) -> float:
+def by_headrace(session: Any, client: dict[str, str], folder: Path) -> float:
     """The same as a flow."""
     from headrace.check import load
     from headrace.compile.planner import plan
@@ -75,8 +75,7 @@ def by_headrace(session: Any, client: dict[str, str], folder: Path, topic: str =
     from headrace.run.inline import run_to_end
 
     file = folder / "w1.yaml"
-    text = FLOW.replace(f"topic: {TOPIC},", f"topic: {topic},").replace("OUT", str(folder / "out"))
-    file.write_text(text, encoding="utf-8")
+    file.write_text(FLOW.replace("OUT", str(folder / "out")), encoding="utf-8")
     made = plan(load(file), cores=2)
     where = Where(session=session, streaming=True, home=folder, base=folder, kafka=client)
     begun = time.monotonic()
@@ -97,14 +96,14 @@ def main(_: Sequence[str] = ()) -> None:
     report(seconds, before)
 
 
-def measure(at: Place) -> dict[str, list[float]]:
-    """Both jobs in turns, the first round to warm up; the same answers, or none."""
+def measure(at: Place, events: int = EVENTS, rounds: int = ROUNDS) -> dict[str, list[float]]:
+    """The seconds of both jobs, in turns, the first round to warm up; the same answers, or none."""
     from headrace.run.inline import local_session
 
     session = local_session(cores=2)
     seconds: dict[str, list[float]] = {"by hand": [], "headrace": []}
     answers = set()
-    for round_ in range(ROUNDS + 1):
+    for round_ in range(rounds + 1):
         for name in ("by hand", "headrace") if round_ % 2 else ("headrace", "by hand"):
             folder = at.fresh(f"{name.replace(' ', '-')}-{round_}")
             taken = (
@@ -112,7 +111,7 @@ def measure(at: Place) -> dict[str, list[float]]:
             )
             answers.add(json.dumps(answer(session, folder), default=str))
             label = "warm-up" if round_ == 0 else f"round {round_}"
-            print(f"{label:8} {name:9} {EVENTS / taken:10,.0f} events/s", flush=True)
+            print(f"{label:8} {name:9} {events / taken:10,.0f} events/s", flush=True)
             if round_:
                 seconds[name].append(taken)
             shutil.rmtree(folder)
