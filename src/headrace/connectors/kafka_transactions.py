@@ -1,16 +1,16 @@
 """Exactly-once into Kafka: rows and a mark of their batch in one transaction, per task.
 
 Spark's own Kafka writer may write a repeated batch twice. Here each task of a batch writes with a transactional
-producer whose id is the writer's name and the task's partition, and in the same transaction a mark, "batch N is
-written", to a compacted topic. A task that finds its mark skips. A micro-batch is repeated with the same rows in the
-same partitions, so the mark means the same rows.
+producer whose id is the writer's name and the task's, and in the same transaction a mark, "batch N is written", to a
+compacted topic. A task that finds its mark skips. A micro-batch is repeated with the same rows in tasks of the same
+names (`tasks.py`), so the mark means the same rows.
 
 The order makes it safe against a zombie: the producer is initialised first, which ends whatever an older producer
 of the same id had open and shuts it out; only then is the mark read. A transaction that an older one could still
 commit is therefore seen, and one it could not is undone.
 
-Marks are read only by a task whose producer is new. The driver remembers which worker process last wrote a
-partition; a task in that process goes on with the producer it has.
+Marks are read only by a task whose producer is new. The driver remembers which worker process last wrote for a
+task; a task in that process goes on with the producer it has.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.connectors.base import Written
 from headrace.connectors.kafka_client import require_topic
+from headrace.connectors.tasks import name_tasks, task_name
 from headrace.errors import EndpointError
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 MARKS = "headrace.marks"
-"""The topic of marks: key "writer/partition", value the last batch id; compacted."""
+"""The topic of marks: key "writer/task", value the last batch id; compacted."""
 _LONGEST = 600_000
 """Milliseconds a transaction may take; the broker ends it then."""
 _FEW = 5000
@@ -43,14 +44,14 @@ class _Open:
 
     producer: Producer
     last: int
-    """The last batch its partition has the mark of."""
+    """The last batch its task has the mark of."""
 
 
 _process = uuid.uuid4().hex
-_open: dict[tuple[str, int], _Open] = {}
-"""In a worker: its producers by writer and partition."""
-_writers: dict[str, dict[int, str]] = {}
-"""In the driver: which worker process wrote each partition last."""
+_open: dict[tuple[str, str], _Open] = {}
+"""In a worker: its producers by writer and task."""
+_writers: dict[str, dict[str, str]] = {}
+"""In the driver: which worker process wrote for each task last."""
 
 
 def write_once(
@@ -68,30 +69,29 @@ def write_once(
     """
     require_topic(client, MARKS, 1, step, compacted=True)
     known = _writers.setdefault(who, {})
-    task = _task(dict(client), topic, batch_id, who, dict(known), dict(tuned or {}))
-    rows = frame.mapInArrow(task, "partition INT, process STRING, written BIGINT, skipped BIGINT").collect()
-    known |= {row["partition"]: row["process"] for row in rows}
+    work = _work(dict(client), topic, batch_id, who, dict(known), dict(tuned or {}))
+    done = frame.mapInArrow(work, "task STRING, process STRING, written BIGINT, skipped BIGINT")
+    name_tasks(done)
+    rows = done.collect()
+    known |= {row["task"]: row["process"] for row in rows}
     return Written(written=sum(r["written"] for r in rows), skipped=sum(r["skipped"] for r in rows))
 
 
-def _task(
-    client: dict[str, str], topic: str, batch_id: int, who: str, known: dict[int, str], tuned: dict[str, str]
+def _work(
+    client: dict[str, str], topic: str, batch_id: int, who: str, known: dict[str, str], tuned: dict[str, str]
 ) -> Any:
     """The work of one task, for mapInArrow; runs in a worker."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow as pa
-        from pyspark import TaskContext
 
         from headrace.connectors import kafka_transactions as here
 
-        context = TaskContext.get()
-        assert context is not None
-        partition = context.partitionId()
-        result = here.write_partition(batches, client, topic, batch_id, who, partition, known.get(partition), tuned)
+        task = task_name()
+        result = here.write_part(batches, client, topic, batch_id, who, task, known.get(task), tuned)
         if result is not None:
             columns = {
-                "partition": pa.array([partition], pa.int32()),
+                "task": pa.array([task]),
                 "process": pa.array([here._process]),
                 "written": pa.array([result.written], pa.int64()),
                 "skipped": pa.array([result.skipped], pa.int64()),
@@ -101,24 +101,24 @@ def _task(
     return run
 
 
-def write_partition(
+def write_part(
     batches: Iterator[pa.RecordBatch],
     client: Mapping[str, str],
     topic: str,
     batch_id: int,
     who: str,
-    partition: int,
+    task: str,
     last_process: str | None,
     tuned: Mapping[str, str] | None = None,
 ) -> Written | None:
-    """Writes one partition of a batch in one transaction; None if it has no rows and so needs no mark."""
+    """Writes what one task has of a batch in one transaction; None if it has no rows and so needs no mark."""
     first = next((b for b in batches if b.num_rows), None)
     if first is None:
         return None
-    opened = _open.get((who, partition))
+    opened = _open.get((who, task))
     if opened is None or last_process != _process:
-        opened = _initialise(client, who, partition, tuned)
-        _open[who, partition] = opened
+        opened = _initialise(client, who, task, tuned)
+        _open[who, task] = opened
     if opened.last >= batch_id:
         return Written(skipped=first.num_rows + sum(b.num_rows for b in batches))
     producer, count = opened.producer, 0
@@ -127,11 +127,11 @@ def write_partition(
         for batch in _with_first(first, batches):
             count += batch.num_rows
             _produce(producer, topic, batch)
-        producer.produce(MARKS, key=f"{who}/{partition}", value=str(batch_id))
+        producer.produce(MARKS, key=f"{who}/{task}", value=str(batch_id))
         producer.commit_transaction(_LONGEST / 1000)
     except BaseException:
         # The transaction is left to be undone by the next producer of this id; this one must not be used again.
-        _open.pop((who, partition), None)
+        _open.pop((who, task), None)
         raise
     opened.last = batch_id
     return Written(written=count)
@@ -142,14 +142,14 @@ def _with_first(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterat
     yield from rest
 
 
-def _initialise(client: Mapping[str, str], who: str, partition: int, tuned: Mapping[str, str] | None = None) -> _Open:
+def _initialise(client: Mapping[str, str], who: str, task: str, tuned: Mapping[str, str] | None = None) -> _Open:
     """A producer that has shut out its predecessors, and the last batch that is marked."""
     from confluent_kafka import Producer
 
     producer = Producer(
         {
             **client,
-            "transactional.id": f"{who}/{partition}",
+            "transactional.id": f"{who}/{task}",
             "transaction.timeout.ms": _LONGEST,
             **(tuned or {}),
             "queue.buffering.max.messages": 500_000,
@@ -157,7 +157,7 @@ def _initialise(client: Mapping[str, str], who: str, partition: int, tuned: Mapp
         }
     )
     producer.init_transactions(60)
-    return _Open(producer, last_mark(client, f"{who}/{partition}"))
+    return _Open(producer, last_mark(client, f"{who}/{task}"))
 
 
 def last_mark(client: Mapping[str, str], key: str) -> int:
