@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headrace.compile.lower import lower
+from headrace.compile.lower import Lowered, lower
 from headrace.compile.plan import Plan, Query
 from headrace.compile.where import Where
 from headrace.project import Project
@@ -33,7 +33,12 @@ def run_to_end(
     plan: Plan, query: Query, where: Where, checkpoint: Path, *, flush: bool = True, ledger: Ledger | None = None
 ) -> None:
     """Takes all input there is, and closes the last windows unless `flush` is off; raises what a batch raises."""
-    lowered = lower(plan, query, replace(where, checkpoint=checkpoint))
+    drive(lower(plan, query, replace(where, checkpoint=checkpoint)), checkpoint, flush=flush, ledger=ledger)
+
+
+def drive(lowered: Lowered, checkpoint: Path, *, flush: bool = True, ledger: Ledger | None = None) -> None:
+    """The same for a query that is lowered already."""
+    plan, query, where = lowered.plan, lowered.query, lowered.where
 
     def write(frame: DataFrame, batch_id: int) -> None:
         outcome = lowered.write(frame, batch_id)
