@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from headrace.compile.leaves import Leaf
 from headrace.run.checkpoint import forget_unplanned
 
 
@@ -21,9 +22,13 @@ def names(folder: Path) -> set[str]:
 def test_files_listed_for_a_batch_that_was_never_begun_are_listed_again(tmp_path: Path) -> None:
     files = written(tmp_path / "sources" / "0", **dict.fromkeys(("0", "1", ".1.crc", "2", ".2.crc", "3.compact"), "v1"))
     topic = written(tmp_path / "sources" / "1", **{"0": 'v1\n{"t":{"0":0}}', "7": "v1"})
-    forget_unplanned(tmp_path)
+    others = written(tmp_path / "sources" / "2", **dict.fromkeys(("0", "5", "6"), "v1"))
+    # The first source is read twice, so it has two lines and one folder.
+    leaves = (Leaf("files", 0), Leaf("files", 0), Leaf("topic", 1), Leaf("others", 2))
+    forget_unplanned(tmp_path, leaves)
     assert "2" in names(files)  # no batch at all: a topic's beginning must stay where it is
-    written(tmp_path / "offsets", **{"4": 'v1\n{}\n{"logOffset":1}\n{"t":{"0":9}}'})
-    forget_unplanned(tmp_path)
+    written(tmp_path / "offsets", **{"4": 'v1\n{}\n{"logOffset":1}\n{"logOffset":1}\n{"t":{"0":9}}\n{"logOffset":5}'})
+    forget_unplanned(tmp_path, leaves)
     assert names(files) == {"0", "1", ".1.crc", "3.compact"}
     assert names(topic) == {"0", "7"}
+    assert names(others) == {"0", "5"}

@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from headrace.compile.leaves import Leaf
 
 
 @dataclass(frozen=True)
@@ -71,17 +74,18 @@ def resume_point(checkpoint: Path) -> dict[str, Any] | None:
     return {"batch": batch, "offsets": [_offset(text) for text in offsets]}
 
 
-def forget_unplanned(checkpoint: Path) -> None:
-    """Takes back the files a source listed for a batch that was then never begun.
+def forget_unplanned(checkpoint: Path, leaves: Sequence[Leaf]) -> None:
+    """Takes back the files a source listed for a batch that was then never begun; `leaves` are the query's.
 
     Spark lists them a moment before it plans the batch. Killed in between, it would read them together with those of
     the next listing: another cut of the input, by which other records may be late.
     """
     batch = last_planned(checkpoint)
-    if batch is None:
-        return
-    for place, text in enumerate(planned(checkpoint, batch).offsets):
-        taken, folder = _offset(text), checkpoint / "sources" / str(place)
+    lines = planned(checkpoint, batch).offsets if batch is not None else ()
+    if len(lines) != len(leaves):
+        return  # nothing was begun, or by a flow with other sources
+    for leaf, text in zip(leaves, lines, strict=True):
+        taken, folder = _offset(text), checkpoint / "sources" / str(leaf.folder)
         if not (isinstance(taken, dict) and "logOffset" in taken and folder.is_dir()):
             continue
         for listed in folder.iterdir():

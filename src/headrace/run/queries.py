@@ -112,13 +112,13 @@ def start_query(
 
     checkpoint, journal = home.checkpoint(query.name), Journal(home.journal(query.name))
     remote = not isinstance(checkpoint, Path)
-    if not remote:
-        forget_unplanned(checkpoint)
     told = replace(where, checkpoint=checkpoint, note=noting(home), counted=True)
     lowered = lower(plan, query, replace(told, journal=journal.path.resolve() if remote else None))
     trunk = lowered.trunk
     errors: list[BaseException] = []
     order = leaves(trunk)
+    if not remote:
+        forget_unplanned(checkpoint, order)
     book = Book(Ledger(home.ledger), plan, query, checkpoint, order, where.kafka, where.stop)
     if last_planned(checkpoint) is None:
         lowered.begins()
