@@ -20,14 +20,7 @@ from headrace.compile.plan import Plan, Query
 from headrace.compile.planner import may_reject
 from headrace.compile.where import Where
 from headrace.connectors.attempts import first_attempt
-from headrace.connectors.base import (
-    Batch,
-    Between,
-    Holding,
-    Place,
-    SinkConnector,
-    Written,
-)
+from headrace.connectors.base import Batch, Between, Holding, Place, SinkConnector, Written
 from headrace.errors import FlowError
 from headrace.formats.base import Format
 from headrace.model import DEAD_LETTER, Delivery, Port, Sink, Step

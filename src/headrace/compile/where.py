@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.compile.spans import Again
 from headrace.compile.tables import Tables
-from headrace.connectors.base import (
-    Between,
-    Place,
-    SinkConnector,
-    SourceConnector,
-)
+from headrace.connectors.base import Between, Place, SinkConnector, SourceConnector
 from headrace.model import Flow
 from headrace.operators.late import Aside
 
