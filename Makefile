@@ -47,6 +47,7 @@ fast: setup
 
 generated: setup
 	$(PYTHON) -m tools.generated --check
+	$(PYTHON) -m tools.jar --check
 
 jars: setup
 	@$(PYTHON) -m headrace.log.jars

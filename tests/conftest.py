@@ -41,42 +41,25 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one local Spark of the whole test run."""
     from headrace.log.jars import ensure
     from headrace.log.java import find_java
-    from headrace.run import classes, workers
+    from headrace.run import classes
+    from headrace.run import session as sessions
 
     folder = tmp_path_factory.mktemp("spark")
     java = find_java()
-    os.environ.update(java.environment())
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     # Functions of a test module are pickled by name, so workers must be able to import it.
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    paths = (ROOT, *(Path(path) for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path))
+    os.environ.update(sessions.environment(java.home, master := "local[2]", paths))
 
     from pyspark.sql import SparkSession
 
     jars = ensure("spark", _progress, java)
     quiet = folder / "log4j2.properties"
     quiet.write_text(_LOGGING.format(file=folder / "spark.log"), encoding="utf-8")
-    provider = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-    options = {
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": (
-            f"-Dlog4j2.configurationFile={quiet} -Dderby.system.home={folder} -XX:+UseParallelGC "
-            f"{classes.options(java, jars)}"
-        ),
-        "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in jars),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.memory": "2g",
-        "spark.local.dir": str(folder / "local"),
-        workers.MODULE: workers.__name__,
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.streaming.stateStore.providerClass": provider,
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    builder = SparkSession.builder.master("local[2]").appName("headrace-tests")
+    (scratch := folder / "scratch").mkdir()
+    options = sessions.settings(
+        master=master, jars=jars, scratch=scratch, log4j=quiet, java=classes.options(java, jars)
+    )
+    builder = SparkSession.builder.appName("headrace-tests")
     for name, value in options.items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()

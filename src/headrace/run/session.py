@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.compile import goal as goals
-from headrace.run import workers
+from headrace.run import forkless, workers
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -135,7 +135,8 @@ def settings(
             "spark.local.dir": str(scratch),
             workers.MODULE: workers.__name__,
             # Not as spark.jars: those are copied at each start, and no archive of classes can hold them.
-            "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in jars),
+            "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in (*jars, forkless.JAR)),
+            **forkless.SETTINGS,
         }
     else:
         ours["spark.jars"] = ",".join(str(jar) for jar in jars)
