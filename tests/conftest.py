@@ -27,7 +27,7 @@ settings.load_profile("headrace")
 
 
 # No test runs long enough for Java's second compiler to pay off, and it takes half of the processors' time.
-os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1"
+os.environ["JDK_JAVA_OPTIONS"] = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

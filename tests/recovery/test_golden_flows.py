@@ -143,5 +143,5 @@ def test_killed_and_resumed(golden: Golden) -> None:
             child.kill()
             child.communicate()
     assert child.returncode == 0, f"{said}\n{tail(home.log)}"
-    assert home.read().restarts == 1
+    assert home.read().restarts >= 1
     golden.check()

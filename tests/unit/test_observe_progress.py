@@ -50,6 +50,7 @@ def test_each_source_has_a_watermark_of_its_own_which_does_not_fall() -> None:
     batches = [
         {"a.time": {"watermark": 1_704_067_346_000}, "b.time": {"watermark": 1_704_067_340_500}},
         {"a.time": {"watermark": 1_704_067_345_000}, "b.time": {"watermark": None}},
+        {"a.time": {"watermark": 1_704_067_345_000}, "b.time": {}},
     ]
     for number, seen in enumerate(batches):
         report = {**REPORT, "batchId": number, "observedMetrics": seen}

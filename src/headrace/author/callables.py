@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -67,17 +69,22 @@ def travel_by_value(function: Callable[..., Any]) -> None:
     home = getattr(sys.modules.get(function.__module__), "__file__", None)
     if home is None or not _is_authors(home):
         return
+    beside = f"{Path(home).parent}{os.sep}"
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if file is not None and _is_authors(file) and Path(file).is_relative_to(Path(home).parent):
+        if file is not None and file.startswith(beside) and _is_authors(file):
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
 def _is_authors(file: str) -> bool:
     """Whether a module's file is neither installed nor part of Python or of this package."""
-    ours = Path(__file__).parents[1]
-    installed = [ours, *(Path(p) for p in sysconfig.get_paths().values())]
-    return not any(Path(file).is_relative_to(folder) for folder in installed)
+    return not any(Path(file).is_relative_to(folder) for folder in _installed())
+
+
+@cache
+def _installed() -> tuple[Path, ...]:
+    """Where modules are that are not the author's."""
+    return (Path(__file__).parents[1], *(Path(folder) for folder in sysconfig.get_paths().values()))
 
 
 @dataclass(frozen=True)

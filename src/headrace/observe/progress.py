@@ -118,7 +118,7 @@ def _watermark(report: Mapping[str, Any]) -> str | None:
 
 def _watermarks(observed: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """How far each source has come, less its delay, by the records of one batch."""
-    found = {n.removesuffix(".time"): m["watermark"] for n, m in observed.items() if n.endswith(".time")}
+    found = {n.removesuffix(".time"): m.get("watermark") for n, m in observed.items() if n.endswith(".time")}
     return {name: _iso(int(mark)) for name, mark in found.items() if mark is not None}
 
 

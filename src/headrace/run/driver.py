@@ -297,6 +297,8 @@ def _run(
             settler.close()
         groups.close()
         expiring.close()
+    for settler in settlers.values():  # a batch that is committed just as its query is stopped is not reported
+        settler.catch_up()
     return _ended(home, plan, stopping)
 
 

@@ -96,7 +96,7 @@ def local_session(project: Project | None = None, *, cores: int = 2, brief: bool
         scratch=scratch,
         log4j=log4j,
         project=project.settings.spark.settings,
-        java=f"{classes.options(java, jars)} {'-XX:TieredStopAtLevel=1' if brief else ''}",
+        java=f"{classes.options(java, jars)} {sessions.BRIEF if brief else ''}",
     )
     with _quiet(Path(folder.name) / "spark.log"):
         return sessions.start("local", wanted, log4j=log4j, scratch=scratch)

@@ -77,6 +77,8 @@ class Settler:
 
     def catch_up(self) -> None:
         """Settles the batches that were committed when nobody could settle them any more."""
+        if self.error or (self._thread is not None and self._thread.is_alive()):
+            return  # it is for the next run
         last = last_committed(self.checkpoint)
         done = max((entry.batch for entry in self.ledger.entries(self.query)), default=-1)
         for batch in range(done + 1, (last if last is not None else -1) + 1):

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 LOOPBACK = "127.0.0.1"
+BRIEF = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m"
+"""What Java is told for a few small jobs: no second compiler, yet its room for code, which Spark soon fills."""
 _NOT_OURS = frozenset({"node_modules", "site-packages", "venv"})
 """Folders within a project whose modules belong to somebody else."""
 
