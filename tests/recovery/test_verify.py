@@ -124,7 +124,7 @@ class Shop:
             kafka = kafka_of(self.project, ready.plan.flow, ready.home.read())
             where = Where(session=self.session, streaming=True, home=ready.home.path, base=self.root, kafka=kafka)
             watch = Watch(ready.home, ready.plan.queries, lambda _: None)
-            watch.attach(self.session)
+            detach = watch.attach(self.session)
             for query in ready.plan.queries:
                 running = start_query(ready.home, ready.plan, query, where, Stopping(), watch, until_done=True)
                 running.spark.awaitTermination()
@@ -134,6 +134,7 @@ class Shop:
                     again.append(running.once_more())
                     again[-1].spark.awaitTermination()
                 watch.settle(again)
+            detach()
 
     def verdicts(self, **asked: Any) -> dict[str, Verdict]:
         return {v.sink: v for v in verify(self.project, self.home, self.session, **asked)}

@@ -61,7 +61,7 @@ def ensure(java: Java, jars: Sequence[Path], tell: Tell | None = None) -> None:
             archive.with_suffix(".pyspark").write_text(str(_pyspark()), encoding="utf-8")
             draft.replace(archive)
         else:
-            tell(f"Java could not be prepared, so starts stay slow: {said}")
+            tell(f"this Java could not be prepared; everything works, a start takes some seconds longer: {said}")
 
 
 def _archive(java: Java, jars: Sequence[Path]) -> Path:
@@ -99,7 +99,9 @@ def _train(java: Java, draft: Path) -> str:
             )
         except subprocess.TimeoutExpired:
             return f"it took over {TRAINING_SECONDS:.0f} seconds"
-    return (done.stderr.strip().splitlines() or ["no reason was given"])[-1][-500:]
+    lines = done.stderr.strip().splitlines()
+    about = [line for line in lines if "[cds" in line or "SharedArchive" in line or "ArchiveClasses" in line]
+    return (about or lines or ["no reason was given"])[-1][-500:]
 
 
 def _run_small_job(draft: Path, folder: Path) -> None:

@@ -230,28 +230,22 @@ class Watch:
         self._ended: set[str] = set()
         self._more = threading.Condition()
 
-    def attach(self, session: SparkSession) -> None:
-        """Begins to listen."""
-        from pyspark.sql.streaming import listener as spark
+    def attach(self, session: SparkSession) -> Callable[[], None]:
+        """Begins to listen; what it returns ends it, for a session that outlives the queries."""
+        from pyspark.java_gateway import ensure_callback_server_started
 
-        watch = self
+        context: Any = session.sparkContext
+        ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
+        spark: Any = session._jsparkSession.streams()
+        wrapper = context._jvm.org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper
+        listener = wrapper(_Listener(self._progress, self._over))
+        spark.addListener(listener)
+        return lambda: spark.removeListener(listener)
 
-        class Listener(spark.StreamingQueryListener):
-            def onQueryStarted(self, event: spark.QueryStartedEvent) -> None:  # noqa: N802
-                return
-
-            def onQueryProgress(self, event: spark.QueryProgressEvent) -> None:  # noqa: N802
-                watch._progress(event.progress.name or "", json.loads(event.progress.json))
-
-            def onQueryIdle(self, event: spark.QueryIdleEvent) -> None:  # noqa: N802
-                return
-
-            def onQueryTerminated(self, event: spark.QueryTerminatedEvent) -> None:  # noqa: N802
-                with watch._more:
-                    watch._ended.add(str(event.runId))
-                    watch._more.notify_all()
-
-        session.streams.addListener(Listener())
+    def _over(self, run: str) -> None:
+        with self._more:
+            self._ended.add(run)
+            self._more.notify_all()
 
     def count(self, query: Query, batch: int, found: dict[str, dict[str, int | None]]) -> None:
         """Takes in what was counted in a batch; Spark reports the batch when it is committed."""
@@ -272,3 +266,26 @@ class Watch:
         ended = {str(one.spark.runId) for one in running}
         with self._more:
             self._more.wait_for(lambda: ended <= self._ended, timeout=within)
+
+
+class _Listener:
+    """What Spark calls. PySpark's own would first fetch every number of a report from Java, one by one."""
+
+    def __init__(self, progress: Callable[[str, dict[str, Any]], None], over: Callable[[str], None]) -> None:
+        self._told, self._over = progress, over
+
+    def onQueryStarted(self, event: Any) -> None:  # noqa: N802
+        return
+
+    def onQueryProgress(self, event: Any) -> None:  # noqa: N802
+        report = event.progress()
+        self._told(str(report.name() or ""), json.loads(report.json()))
+
+    def onQueryIdle(self, event: Any) -> None:  # noqa: N802
+        return
+
+    def onQueryTerminated(self, event: Any) -> None:  # noqa: N802
+        self._over(str(event.runId().toString()))
+
+    class Java:
+        implements = ("org.apache.spark.sql.streaming.PythonStreamingQueryListener",)

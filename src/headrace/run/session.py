@@ -126,6 +126,8 @@ def settings(
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": "2g",
         "spark.executorEnv.TZ": "UTC",
+        # Spark would note the Python line of every column, by ten calls to Java for each: those lines are ours.
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         **{name: value for name, (value, _) in goals.base(cores(master)).items()},
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
     }
