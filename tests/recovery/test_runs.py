@@ -13,9 +13,11 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
+from deltalake import DeltaTable
 
 from headrace.observe import events
 from headrace.project import Project
@@ -58,6 +60,49 @@ def double(amount):
 """
 
 FILES, USERS = 8, 3
+
+SPOUTED = FLOW.replace(
+    "steps:",
+    """\
+  numbers:
+    spout: {python: "functions:Queue", per_batch: 20, arguments: {size: 200, file: queue}}
+steps:""",
+).replace(
+    "sinks:",
+    """\
+sinks:
+  lake:
+    from: numbers
+    delta: {path: out/lake}""",
+)
+QUEUE = """
+
+from pathlib import Path
+
+from headrace import Spout
+
+
+class Queue(Spout):
+    # What was not acknowledged is handed over once more by whoever opens it next.
+    returns = "n BIGINT"
+
+    def __init__(self, size, file):
+        self.size, self.file, self.waiting = size, Path(file), []
+
+    def open(self):
+        done = {int(n) for n in self.file.read_text().split()} if self.file.exists() else set()
+        self.waiting = [n for n in range(self.size) if n not in done]
+
+    def next(self):
+        if not self.waiting:
+            raise StopIteration
+        n = self.waiting.pop(0)
+        return {"n": n}, n
+
+    def ack(self, id):
+        with self.file.open("a") as out:
+            out.write(f"{id}\\n")
+"""
 
 
 class Shop:
@@ -104,10 +149,14 @@ class Shop:
         assert child.returncode == code, f"{said}\n{tail(self.home.log)}"
         return said
 
-    def batches(self, at_least: int) -> None:
-        """Waits until so many batches are committed."""
+    def batches(self, at_least: int, query: str | None = None) -> None:
+        """Waits until so many batches are committed, of one query or of all."""
+
+        def counts(event: Any) -> bool:
+            return event["event"] == "progress" and query in (None, event["query"])
+
         eventually(
-            lambda: sum(e["event"] == "progress" for e in events.read(self.home.events)) >= at_least,
+            lambda: sum(counts(e) for e in events.read(self.home.events)) >= at_least,
             120,
             diagnose=lambda: tail(self.home.log),
         )
@@ -210,11 +259,16 @@ def test_a_bounded_input_is_processed_to_its_last_window_and_the_run_then_asks_f
 
 @pytest.mark.slow
 def test_a_driver_that_is_killed_resumes_by_itself_with_the_same_answer(shop: Shop) -> None:
+    (shop.root / "flows" / "sums.yaml").write_text(SPOUTED)
+    queue = shop.root / "queue"
+    (shop.root / "flows" / "functions.py").write_text(FUNCTIONS + QUEUE.replace("Path(file)", f"Path({str(queue)!r})"))
     child = shop.start("--until-done")
-    shop.batches(2)
+    for query in ("per_minute", "numbers"):
+        shop.batches(2, query)
     driver = shop.home.read().driver
     assert driver is not None
     os.kill(driver.pid, signal.SIGKILL)
+    assert len(queue.read_text().split()) < 200, "it is killed in between"
     _, said = child.communicate(timeout=240)
 
     assert child.returncode == 0, f"{said}\n{tail(shop.home.log)}"
@@ -222,6 +276,9 @@ def test_a_driver_that_is_killed_resumes_by_itself_with_the_same_answer(shop: Sh
     assert re.search(r"running again after [\d.]+ s", said)
     assert shop.home.read().restarts == 1
     check_answers(shop)
+    numbers = DeltaTable(str(shop.root / "out" / "lake")).to_pyarrow_table().column("n").to_pylist()
+    assert sorted(numbers) == list(range(200)), "what a spout had handed over is neither lost nor there twice"
+    assert set(map(int, queue.read_text().split())) >= set(range(180)), "all but the last batch is acknowledged by then"
     assert not shop.processes()
 
 
