@@ -101,6 +101,23 @@ def test_a_killed_driver_is_started_again_and_its_repeated_batch_counts_once(hom
     assert recovered["seconds"] > 0
 
 
+def test_the_wait_grows_only_as_long_as_nothing_is_done_between_two_failures(
+    home: Home, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "backoff", lambda failures: failures / 100)
+    code, _, _ = run("""
+        say("started")
+        if number == 2:
+            progress(0)
+        if number < 4:
+            os.kill(os.getpid(), signal.SIGKILL)
+        progress(1); say("finished")
+    """)
+
+    assert code == 0
+    assert [e["seconds"] for e in events.read(home.events) if e["event"] == "retrying"] == [0.01, 0.02, 0.01, 0.02]
+
+
 def test_it_gives_up_after_so_many_failures_and_says_why(home: Home, run: Run) -> None:
     code, _, err = run(
         """

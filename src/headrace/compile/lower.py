@@ -67,7 +67,7 @@ class Lowered:
         sinks = [s for s in self.plan.flow.sinks if s.name in self.query.sinks]
         sides, again = self._sides(), batch_id == self.repeated
         dead.forget_failures(self.where.home, self.query.stateful, batch_id)
-        shared = len(sinks) > 1 or bool(sides) or again or self._rejects_behind()
+        shared = len(sinks) > 1 or bool(sides) or again or (bool(self.query.stateful) and self._rejects_behind())
         if shared:
             frame = frame.persist()  # every sink reads the batch; without this each would compute it again
         behind = Once(self.where.session)
@@ -88,7 +88,8 @@ class Lowered:
             assert not isinstance(self.counter, Observed), "in real-time mode no batch is written"
             outcome = Outcome(trunk=self.counter.read(), behind=behind.read(), branches=branches, sinks=written)
             given |= {self.query.trunk: frame}
-            written |= self.keep_letters(given, batch_id, outcome, again=again)
+            # Up to the trunk all was counted; behind it, a sink that has the batch already has not looked.
+            written |= self.keep_letters(given, batch_id, outcome, again=again and self._rejects_behind())
         finally:
             if shared:
                 frame.unpersist()
@@ -141,13 +142,12 @@ class Lowered:
         return dead.expected(part, frame, self.plan.schemas[self.query.trunk], rejects)
 
     def _rejects_behind(self) -> bool:
-        """Whether records may be rejected behind state, where only the batch itself can tell which."""
-        if not self.query.stateful:
-            return False
+        """Whether records may be rejected between the trunk and the sinks."""
         flow, above = self.plan.flow, {*self.query.steps}
         behind = {n for s in self.query.sinks for n in flow.upstream(s)} - above
         base = flow[self.query.trunk.step]
-        return any(may_reject(flow[n]) for n in behind) or (isinstance(base, Step) and base.expect is not None)
+        expects = base.name in self.query.stateful and isinstance(base, Step) and base.expect is not None
+        return expects or any(may_reject(flow[n]) for n in behind)
 
     def keep_letters(
         self, given: Mapping[Port, DataFrame], batch_id: int, outcome: Outcome, *, again: bool

@@ -72,6 +72,8 @@ class Supervisor:
     """When an outside system was first found away, if none has answered since."""
     died: float | None = None
     """When the last driver failed, until a batch is committed again."""
+    in_a_row: int = 0
+    """Failures since a batch was last committed: only these make the wait before the next try longer."""
     restarting: float | None = None
     """The same, until the next driver runs all its queries: one of them may commit a batch before."""
     _asked_again: int = 0
@@ -102,6 +104,7 @@ class Supervisor:
                 self._end(driver)
             if failure is None:
                 return 0
+            self.in_a_row = 1 if self.died is None else self.in_a_row + 1
             self.died = self.restarting = self.died or self.clock()
             code = self._after(failure, follower)
             if code is not None:
@@ -128,7 +131,7 @@ class Supervisor:
             self._show(follower)
             self.view.fail(failure.error(log))
             return failure.exit_code
-        wait = backoff(len(self.failures))
+        wait = backoff(self.in_a_row)
         events.append(
             self.home.events, "retrying", seconds=wait, attempt=len(self.failures), of=most, why=failure.message
         )
