@@ -143,5 +143,8 @@ def test_killed_and_resumed(golden: Golden) -> None:
             child.kill()
             child.communicate()
     assert child.returncode == 0, f"{said}\n{tail(home.log)}"
-    assert home.read().restarts >= 1
+    killed, *others = (e["why"] for e in events.read(home.events) if e["event"] == "retrying")
+    assert killed == "the driver was killed by signal 9"
+    # Spark's own limit may be met on a busy machine; nothing else may have gone wrong.
+    assert all("Python did not start within ten seconds" in why for why in others), others
     golden.check()

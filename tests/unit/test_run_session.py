@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from zipfile import ZipFile
 
+from headrace.run import forkless
 from headrace.run.session import _zipped, choose_master, environment, python_path, settings, shipped
 
 
@@ -29,6 +31,13 @@ def test_an_authors_java_options_do_not_cost_the_log() -> None:
 
     assert "-Dlog4j2.configurationFile=file:/run/log4j2.properties" in options
     assert options.endswith("-Xss8m")
+
+
+def test_an_authors_class_path_does_not_cost_ours() -> None:
+    plain = made()["spark.driver.extraClassPath"]
+    both = made(flow={"spark.driver.extraClassPath": "/opt/their.jar"})["spark.driver.extraClassPath"]
+    assert str(forkless.JAR) in plain
+    assert both.split(os.pathsep) == [*plain.split(os.pathsep), "/opt/their.jar"]
 
 
 def test_a_local_driver_listens_on_loopback_only_and_one_on_a_cluster_can_be_reached() -> None:

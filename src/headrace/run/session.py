@@ -147,10 +147,12 @@ def settings(
         if host is not None:
             ours |= {"spark.driver.host": host, "spark.driver.bindAddress": host}
     merged = {**ours, **(plan or {}), **(project or {}), **(flow or {})}
-    # Java options add up: an author who sets one must not lose the log file.
+    # These add up: an author who sets one must not lose the log file, nor the classes our own settings name.
     merged["spark.driver.extraJavaOptions"] = " ".join(
         f"{java} {merged.get('spark.driver.extraJavaOptions', '')}".split()
     )
+    paths = (ours.get("spark.driver.extraClassPath"), merged.get("spark.driver.extraClassPath"))
+    merged["spark.driver.extraClassPath"] = os.pathsep.join(dict.fromkeys(path for path in paths if path))
     return {name: value for name, value in merged.items() if value != ""}
 
 
