@@ -60,7 +60,12 @@ def draw(seed: int) -> list[list[Record]]:
             key = (stream, chance.choice(["a", "a", "b", None]))
             record = Record(key, BEGINNING + time, chance.choice([None, -1, 0, 5, 7]))
             batches[batch] += [record] * chance.choice([1, 1, 1, 2])
-    for batch in batches:
+    newest = 0
+    for number, batch in enumerate(batches):
+        if newest:  # keys of one record each, that comes a millisecond before the watermark would have passed it
+            mark = newest // 1000 * 1000 - DELAY * SECOND
+            batch += [Record((STREAMS + number * 10 + extra, "a"), mark + 1000, 5) for extra in range(10)]
+        newest = max([newest, *(record.at or 0 for record in batch)])
         chance.shuffle(batch)
     return [batch or [Record((0, "a"), BEGINNING, 1)] for batch in batches]
 

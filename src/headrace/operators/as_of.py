@@ -244,8 +244,6 @@ def _matcher(first: Any, second: Any, tolerance: timedelta | None, *, keep: bool
                     self._wake(min(at for at, _, _ in left))
                 else:
                     self._waiting.clear()
-            elif left:
-                self._wake(min(at for at, _, _ in left), early=False)
             self._keep(known, known, min([passed, *(at - 1 for at, _, _ in left)]))
 
         def _keep(self, before: list[Known], now: list[Known], passed: int) -> None:
@@ -255,9 +253,9 @@ def _matcher(first: Any, second: Any, tolerance: timedelta | None, *, keep: bool
             elif before and not kept:
                 self._known.clear()
 
-        def _wake(self, at: int, *, early: bool = True) -> None:
-            """A timer for when the watermark reaches a time; Spark's is due once the watermark is greater."""
-            self._handle.registerTimer(-(-at // 1000) - (1 if early else 0))
+        def _wake(self, at: int) -> None:
+            """A timer for when the watermark reaches a time."""
+            self._handle.registerTimer(-(-at // 1000))
 
         def close(self) -> None:
             pass

@@ -149,8 +149,8 @@ def _processor(fold: Fold, key: s.StructType, records: s.StructType, windows: s.
             times = [at for _, at in deadlines.values()]
             if rest.num_rows:
                 times.append(int(rest.column(_AT).to_numpy().min()))
-            if times:  # Spark's timer is due once the watermark is greater
-                self._handle.registerTimer(-(-min(times) // 1000) - 1)
+            if times:  # due once the watermark is there: an earlier one might be spent on nothing in this very batch
+                self._handle.registerTimer(-(-min(times) // 1000))
 
         def _deadlines(self) -> Deadlines:
             found = self._due.get() if fold.kind != "count" else None
