@@ -46,29 +46,41 @@ def resident(pid: int) -> dict[str, int]:
     return held
 
 
-def worked(pid: int) -> float:
-    """Seconds of processor time of a process and all below it, those that have ended too."""
-    ticks = 0
+def worked(pid: int) -> dict[int, float]:
+    """Seconds of processor time of a process and of each below it."""
+    found = {}
     for one in below(pid):
         try:
             fields = Path(f"/proc/{one}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue
-        ticks += sum(int(f) for f in fields[11:15])
-    return ticks / os.sysconf("SC_CLK_TCK")
+        found[one] = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    return found
 
 
 class Memory(threading.Thread):
-    """The most that some processes and all below them hold while it runs."""
+    """The most that some processes and all below them hold while it runs, and how long they were at work."""
 
     def __init__(self, pids: Callable[[], Sequence[int]]) -> None:
         super().__init__(daemon=True, name="memory")
         self._pids = pids
         self.most = {"java": 0, "python": 0}
         self._end = threading.Event()
+        self._before = self._worked()
+        self._after = dict(self._before)
+
+    def _worked(self) -> dict[int, float]:
+        return {one: seconds for pid in self._pids() for one, seconds in worked(pid).items()}
+
+    @property
+    def seconds(self) -> float:
+        """Of processor time; a process that has ended counts with what it had when it was last seen."""
+        self._after |= self._worked()
+        return sum(seconds - self._before.get(pid, 0.0) for pid, seconds in self._after.items())
 
     def run(self) -> None:
         while not self._end.wait(EVERY):
+            self._after |= self._worked()
             held = {"java": 0, "python": 0}
             for pid in self._pids():
                 for kind, size in resident(pid).items():

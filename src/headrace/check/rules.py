@@ -124,14 +124,14 @@ def leads_somewhere(checked: Checked) -> Iterator[Problem]:
         return
     kinds_lost = bool(checked.broken)  # a part that could not be understood may be the source or sink that is missed
     read_by_broken = {port.step for ports in checked.broken.values() for port in ports}
-    for word, parts in (("source", flow.sources), ("sink", flow.sinks)):
+    for word, sql, parts in (("source", "STREAM", flow.sources), ("sink", "SINK", flow.sinks)):
         if not parts and not kinds_lost:
             code = "no-sink" if word == "sink" else "no-source"
             yield Problem(
                 code=code,
                 message=f'flow "{flow.name}" has no {word}',
                 location=flow.places.location,
-                hint=f"add one under `{word}s:`",
+                hint=f"`{word}s:` in a flow file, `.{word}(…)` in Python, CREATE {sql} in SQL",
             )
     readable: tuple[Part, ...] = (*flow.sources, *flow.steps)
     for part in readable:
@@ -141,7 +141,7 @@ def leads_somewhere(checked: Checked) -> Iterator[Problem]:
                 part,
                 "unused",
                 "is not read by anything",
-                hint=f"add `from: {part.name}` to a step or sink, or remove it",
+                hint="let a step or a sink read from it, or remove it",
             )
 
 

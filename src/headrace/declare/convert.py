@@ -108,7 +108,7 @@ def unsayable(flow: Flow, form: str) -> Iterator[Problem]:
             if isinstance(found, Function | Reference) and _homeless(_name(found)):
                 yield Problem(
                     code="unsupported",
-                    message=f'{kind} "{part.name}" calls {_name(found)}, which cannot be named in {form}',
+                    message=f'{kind} "{part.name}" calls {_said(_name(found))}, which cannot be named in {form}',
                     location=part.places.location,
                     step=part.name,
                     hint=_home_for(_name(found)),
@@ -125,6 +125,16 @@ def unsayable(flow: Flow, form: str) -> Iterator[Problem]:
 
 def _name(found: Function | Reference) -> str:
     return found.reference if isinstance(found, Function) else found.name
+
+
+def _said(reference: str) -> str:
+    """A function as its author knows it.
+
+    >>> _said("headrace_flow_shop:<lambda>@4"), _said("__main__:twice")
+    ('a lambda', 'twice')
+    """
+    name = reference.partition(":")[2].partition("@")[0]
+    return "a lambda" if "<lambda>" in name else name
 
 
 def _homeless(reference: str) -> bool:
