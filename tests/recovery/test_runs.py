@@ -262,7 +262,7 @@ def test_a_driver_that_is_killed_resumes_by_itself_with_the_same_answer(shop: Sh
     (shop.root / "flows" / "sums.yaml").write_text(SPOUTED)
     queue = shop.root / "queue"
     (shop.root / "flows" / "functions.py").write_text(FUNCTIONS + QUEUE.replace("Path(file)", f"Path({str(queue)!r})"))
-    child = shop.start("--until-done")
+    child = shop.start("--until-done", "--spare")
     for query in ("per_minute", "numbers"):
         shop.batches(2, query)
     driver = shop.home.read().driver
@@ -275,6 +275,8 @@ def test_a_driver_that_is_killed_resumes_by_itself_with_the_same_answer(shop: Sh
     assert "the driver was killed by signal 9" in said
     assert re.search(r"running again after [\d.]+ s", said)
     assert shop.home.read().restarts == 1
+    kinds = [event["event"] for event in events.read(shop.home.events)]
+    assert "spare" in kinds[: kinds.index("recovered")], "it is the spare that went on"
     check_answers(shop)
     numbers = DeltaTable(str(shop.root / "out" / "lake")).to_pyarrow_table().column("n").to_pylist()
     assert sorted(numbers) == list(range(200)), "what a spout had handed over is neither lost nor there twice"

@@ -53,10 +53,12 @@ def home(tmp_path: Path) -> Home:
 def run(home: Home, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr(supervisor, "backoff", lambda failures: 0.01)
 
-    def run(driver: str, *, restarts: int = 5, outage: float = 0.0, as_json: bool = False) -> tuple[int, str, str]:
+    def run(
+        driver: str, *, restarts: int = 5, outage: float = 0.0, spare: bool = False, as_json: bool = False
+    ) -> tuple[int, str, str]:
         script = home.path / "driver.py"
         script.write_text(PREFIX + textwrap.dedent(driver))
-        home.update(lambda r: Record(**{**vars(r), "asked": Asked(restarts=restarts, outage=outage)}))
+        home.update(lambda r: Record(**{**vars(r), "asked": Asked(restarts=restarts, outage=outage, spare=spare)}))
         out, err = io.StringIO(), io.StringIO()
         view = View(as_json=as_json, out=out, err=err, live=False)
         with home.lock() as lock:
@@ -99,6 +101,42 @@ def test_a_killed_driver_is_started_again_and_its_repeated_batch_counts_once(hom
     recovered = events.last(home.events, "restarted")
     assert recovered is not None
     assert recovered["seconds"] > 0
+
+
+SPARED = """
+    mine = home.path / f"spare-{number}"
+    if sys.argv[2:] == ["spare"]:
+        mine.touch()
+        OR_DIE
+        if not sys.stdin.readline():
+            sys.exit()
+    say("started", pid=os.getpid()); progress(number)
+    while number == 0 and not (home.path / "spare-1").exists():
+        time.sleep(0.01)
+    if number == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    say("finished")
+"""
+
+
+def test_a_spare_waits_for_its_turn_and_nothing_is_left_of_the_one_behind_it(home: Home, run: Run) -> None:
+    code, _, _ = run(SPARED.replace("OR_DIE", ""), spare=True)
+
+    assert code == 0
+    assert home.read().restarts == 1
+    assert len((home.path / "attempts").read_text()) in (2, 3)  # a third may have begun to wait when all was done
+    last = [e for e in events.read(home.events) if e["event"] == "started"][-1]
+    driver = home.read().driver
+    assert driver is not None
+    assert driver.pid == last["pid"]
+
+
+def test_a_spare_that_died_is_not_waited_for(home: Home, run: Run) -> None:
+    code, _, _ = run(SPARED.replace("OR_DIE", "sys.exit(1)"), spare=True)
+
+    assert code == 0
+    assert home.read().restarts == 1
+    assert kinds(home).count("started") == 2
 
 
 def test_the_wait_grows_only_as_long_as_nothing_is_done_between_two_failures(

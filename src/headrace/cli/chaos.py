@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 @click.option("--database", metavar="URL", help="A PostgreSQL for the flows' sinks; a namespace is made and dropped.")
 @click.option("--master", metavar="URL", help="A Spark cluster on this machine; its executors are killed too.")
 @click.option("--workers", type=click.IntRange(min=0), default=0, help="So many workers of a cluster of its own.")
+@click.option("--spare", is_flag=True, help="Run them with a second driver ready, as `headrace run --spare` does.")
 @json_option
 def chaos(
     flows: tuple[Path, ...],
@@ -35,6 +36,7 @@ def chaos(
     database: str | None,
     master: str | None,
     workers: int,
+    spare: bool,
     as_json: bool,
 ) -> None:
     """Run flows while their processes are killed, and count what was lost or doubled.
@@ -67,6 +69,7 @@ def chaos(
         database=database,
         master=master,
         workers=workers,
+        spare=spare,
     )
     found = run_chaos(flows, asked, lambda text: click.echo(text, err=True))
     if as_json:

@@ -43,6 +43,7 @@ def _examples(*lines: str) -> str:
     metavar="DURATION",
     help="How long an outside system may be away before the run gives up.",
 )
+@click.option("--spare", is_flag=True, help="Keep a second driver ready, to go on within seconds if the first dies.")
 @click.option("--json", "as_json", is_flag=True, help="Events on standard output, one JSON object per line.")
 @click.option("--detach", is_flag=True, help="Run in the background; follow with `headrace logs -f`.")
 @click.option("--quiet", is_flag=True, help="Say nothing but errors.")
@@ -59,6 +60,7 @@ def run(
     restore: Path | None,
     restarts: int,
     outage: str,
+    spare: bool,
     as_json: bool,
     detach: bool,
     quiet: bool,
@@ -81,6 +83,7 @@ def run(
         restarts=restarts,
         parameters=parameters,
         outage=_seconds(outage),
+        spare=spare,
     )
     if len(flows) == 1 and not flows[0].is_dir():
         _start(flows[0], asked, fresh=fresh, restore=restore, as_json=as_json, background=detach, quiet=quiet)

@@ -123,7 +123,7 @@ def _run_small_job(draft: Path, folder: Path) -> None:
         flow={"spark.driver.extraJavaOptions": f"-XX:ArchiveClassesAtExit={draft} -XX:TieredStopAtLevel=1"},
     )
     session = sessions.start("classes", wanted, log4j=log4j, scratch=scratch)
-    _small_stream(session, folder)
+    small_stream(session, folder)
     _touch_kafka(session, jars)
     session.stop()
     process: Any = SparkContext._gateway.proc  # type: ignore[union-attr]
@@ -131,7 +131,8 @@ def _run_small_job(draft: Path, folder: Path) -> None:
     process.wait()
 
 
-def _small_stream(session: SparkSession, folder: Path) -> None:
+def small_stream(session: SparkSession, folder: Path) -> None:
+    """One stream with what flows use most, over a file of its own; leaves what it made in the folder."""
     from pyspark.sql import functions as F
 
     given = folder / "given"

@@ -1,12 +1,14 @@
-"""The driver, `python -m headrace.run.driver HOME`: a process with a Spark session that runs a flow's queries.
+"""The driver, `python -m headrace.run.driver HOME [spare]`: a process with a Spark session that runs a flow's queries.
 
 The supervisor starts it and holds its standard input open; when that closes, the supervisor is gone and the
 driver stops as if it had been asked to. It reports by events in the run's home and by its exit code, nothing else.
+A spare one starts Spark, runs a small job so that Java is warm, and waits for a line that says that its turn has come.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -31,7 +33,7 @@ from headrace.run.checkpoint import last_committed, last_planned, resume_point, 
 from headrace.run.expiring import Expiring
 from headrace.run.failure import Failure, NotThereError, explain, tells_of_loss
 from headrace.run.flush import holds_windows, plan_flush
-from headrace.run.home import Home, Record
+from headrace.run.home import SPARE, Home, Record
 from headrace.run.idle import Idle
 from headrace.run.integrity import require_whole
 from headrace.run.journal import Journal
@@ -53,13 +55,17 @@ STOP_WITHIN = 30.0
 def main(arguments: list[str]) -> int:
     """Runs the driver of a home; the exit code says who must act."""
     home = Home(Path(arguments[0]).resolve())
-    stopping = Stopping()
-    _listen(stopping)
+    stopping, turn = Stopping(), threading.Event()
+    if SPARE not in arguments:
+        turn.set()
+    _listen(stopping, turn)
     kafka: dict[str, str] = {}
     try:
-        return _drive(home, stopping, kafka)
+        return _drive(home, stopping, turn, kafka)
     except Exception as error:  # noqa: BLE001, whatever it is must be reported in words
         traceback.print_exc()
+        if not turn.is_set():
+            return 1  # nobody waits for a spare that cannot start
         failure = explain(error, query=getattr(error, "headrace_query", ""), kafka=kafka.get("bootstrap.servers", ""))
         if failure.kind == "internal" and not stopping.running:
             failure = replace(failure, retry=False)  # what fails before the first record fails the same way again
@@ -67,21 +73,45 @@ def main(arguments: list[str]) -> int:
         return failure.exit_code
 
 
-def _listen(stopping: Stopping) -> None:
-    """Takes a signal, or the end of standard input, for a wish to stop."""
+def _listen(stopping: Stopping, turn: threading.Event) -> None:
+    """Takes a signal, or the end of standard input, for a wish to stop; and a line on it for a spare's turn."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.ask("asked to stop"))
     if stat.S_ISFIFO(os.fstat(0).st_mode):
 
         def wait() -> None:
             while os.read(0, 4096):
-                pass
+                turn.set()
             stopping.ask("the supervisor is gone")
 
         threading.Thread(target=wait, name="supervisor", daemon=True).start()
 
 
-def _drive(home: Home, stopping: Stopping, kafka: dict[str, str]) -> int:
+def _drive(home: Home, stopping: Stopping, turn: threading.Event, kafka: dict[str, str]) -> int:
+    project, plan, master = _planned(home, kafka)
+    spare = not turn.is_set()
+    scratch = home.scratch / str(os.getpid())
+    if not spare:
+        _clear(home.scratch)
+    session = _session(home, home.read(), project, plan, master, scratch)
+    try:
+        if spare:
+            if sessions.is_local(master):
+                classes.small_stream(session, scratch)
+            events.append(home.events, "spare")
+            while not turn.is_set():
+                if stopping.event.wait(0.02):
+                    return 0
+            _clear(home.scratch, but=scratch)
+            project, plan, _ = _planned(home, kafka)  # the world may have changed meanwhile
+        events.append(home.events, "session")
+        return _run(home, home.read(), plan, session, stopping, kafka, project.root)
+    finally:
+        session.stop()
+
+
+def _planned(home: Home, kafka: dict[str, str]) -> tuple[Project, Plan, str]:
+    """The project, the plan of its flow and the master to run it on; fills in how Kafka is reached."""
     from headrace.compile.planner import plan as make_plan
 
     record = home.read()
@@ -98,12 +128,14 @@ def _drive(home: Home, stopping: Stopping, kafka: dict[str, str]) -> int:
         partitions=partitions_of(project, flow, kafka),
         project=project.settings.spark.settings,
     )
-    session = _session(home, record, project, plan, sessions.with_slots(master, plan.slots))
-    events.append(home.events, "session")
-    try:
-        return _run(home, record, plan, session, stopping, kafka, project.root)
-    finally:
-        session.stop()
+    return project, plan, sessions.with_slots(master, plan.slots)
+
+
+def _clear(folder: Path, but: Path | None = None) -> None:
+    """Removes what killed drivers left."""
+    for left in folder.iterdir() if folder.exists() else ():
+        if left != but:
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def load_flow(home: Home, record: Record) -> Flow:
@@ -191,7 +223,7 @@ def reach(addresses: str, step: str, seconds: float = 5.0) -> None:
     )
 
 
-def _session(home: Home, record: Record, project: Project, plan: Plan, master: str) -> SparkSession:
+def _session(home: Home, record: Record, project: Project, plan: Plan, master: str, scratch: Path) -> SparkSession:
     from headrace.log.jars import ensure
     from headrace.log.java import find_java
 
@@ -208,7 +240,7 @@ def _session(home: Home, record: Record, project: Project, plan: Plan, master: s
     wanted = sessions.settings(
         master=master,
         jars=jars,
-        scratch=home.scratch,
+        scratch=scratch,
         log4j=log4j,
         plan={**plan.spark, **kept},
         project=project.settings.spark.settings,
@@ -217,7 +249,7 @@ def _session(home: Home, record: Record, project: Project, plan: Plan, master: s
         java=classes.options(java, jars) if sessions.is_local(master) else "",
     )
     ship = sessions.shipped(paths, Path(record.root))
-    return sessions.start(plan.flow.name, wanted, log4j=log4j, scratch=home.scratch, ship=ship)
+    return sessions.start(plan.flow.name, wanted, log4j=log4j, scratch=scratch, ship=ship)
 
 
 def _run(

@@ -29,6 +29,8 @@ from headrace.run.process import Process
 from headrace.run.remote import checkpoint_root
 
 _ELSEWHERE = "checkpoints.at"
+SPARE = "spare"
+"""Behind the home on a driver's command line: it waits for its turn."""
 LIVE = ("starting", "running", "retrying")
 """The statuses of a run whose supervisor should be there."""
 
@@ -48,6 +50,8 @@ class Asked:
     """What was given with --param; kept when the run is resumed."""
     outage: float = 600.0
     """Seconds an outside system may be away before that counts as a failure."""
+    spare: bool = False
+    """Whether a second driver stands by, with Spark up, for when the first dies."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,6 +4,9 @@ What is retried: an outside system that did not answer, a driver that was killed
 is not: a mistake in the flow, its data or the command, because it would only happen again. Failures add up, and
 after so many the run is given up; but an outside system that has been there and is away is asked again every few
 seconds for minutes. One that never answered is more likely a wrong address.
+
+Where a spare is asked for, a second driver starts once the first has committed a batch, and waits: then a death costs
+neither the start of Spark nor the time in which Java is slow.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any
@@ -25,7 +29,7 @@ from headrace.observe import events
 from headrace.observe.events import Event, Follower
 from headrace.observe.progress import Totals
 from headrace.run.failure import Failure
-from headrace.run.home import Home, Record
+from headrace.run.home import SPARE, Home, Record
 from headrace.run.index import Index, Row
 from headrace.run.process import Process, identify
 from headrace.run.view import View
@@ -54,6 +58,23 @@ def backoff(failures: int) -> float:
     return min(LONGEST_WAIT, 0.5 * 2.0 ** (failures - 1))
 
 
+@dataclass(frozen=True)
+class Driver:
+    """A driver's process, and the thread that shows what its sinks print."""
+
+    process: subprocess.Popen[bytes]
+    identity: Process
+    relaying: threading.Thread
+
+    def end(self) -> None:
+        """Leaves nothing of it: its Java would outlive it by a second or two and could still write."""
+        if self.process.stdin:
+            self.process.stdin.close()
+        self.identity.end_group()
+        self.process.wait()
+        self.relaying.join(10)  # all that it printed is shown before what is said about its end
+
+
 @dataclass
 class Supervisor:
     """One run, from its first driver to its last."""
@@ -76,16 +97,21 @@ class Supervisor:
     """Failures since a batch was last committed: only these make the wait before the next try longer."""
     restarting: float | None = None
     """The same, until the next driver runs all its queries: one of them may commit a batch before."""
+    wants_spare: bool = False
+    spare: Driver | None = None
+    """The driver that waits for its turn."""
     _asked_again: int = 0
-    _relaying: threading.Thread = field(default_factory=threading.Thread, repr=False)
 
     def run(self) -> int:
         """Supervises until the run ends; the exit code of the command."""
         self._set("starting", supervisor=identify(os.getpid()), failure=None, restarts=0)
+        self.wants_spare = self.home.read().asked.spare
         before = {n: signal.signal(n, self._on_signal) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
         try:
             return self._supervise()
         finally:
+            if self.spare is not None:
+                self.spare.end()
             for number, handler in before.items():
                 signal.signal(number, handler)
             self.view.close()
@@ -101,7 +127,7 @@ class Supervisor:
             try:
                 failure = self._attend(driver, follower)
             finally:
-                self._end(driver)
+                driver.end()
             if failure is None:
                 return 0
             self.in_a_row = 1 if self.died is None else self.in_a_row + 1
@@ -173,15 +199,28 @@ class Supervisor:
             time.sleep(0.05)
         return self.stop_asked > 0
 
-    def _spawn(self) -> subprocess.Popen[bytes]:
+    def _spawn(self) -> Driver:
+        """The next driver: the spare, if there is one, or another."""
         record = self.home.read()
+        events.append(self.home.events, "starting", run=record.name, file=record.file)
+        driver, self.spare = self.spare, None
+        if driver is not None and driver.process.poll() is not None:
+            driver.end()
+            driver = None
+        driver = driver or self._started(record)
+        assert driver.process.stdin is not None
+        with suppress(BrokenPipeError):  # one that is dead already is seen like any other
+            os.write(driver.process.stdin.fileno(), b"your turn\n")
+        self.home.update(lambda r: replace(r, driver=driver.identity))
+        return driver
+
+    def _started(self, record: Record, *more: str) -> Driver:
         self.home.log.parent.mkdir(parents=True, exist_ok=True)
         if self.home.log.exists() and self.home.log.stat().st_size > LARGEST_LOG:
             self.home.log.replace(self.home.log.with_name("driver.1.log"))
-        events.append(self.home.events, "starting", run=record.name, file=record.file)
         with self.home.log.open("ab") as log:
-            driver = subprocess.Popen(
-                [*self.command, str(self.home.path)],
+            process = subprocess.Popen(
+                [*self.command, str(self.home.path), *more],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -190,11 +229,15 @@ class Supervisor:
                 start_new_session=True,  # its own group: a Ctrl-C reaches it through us, and no child of it is lost
                 pass_fds=(self.lock.fileno(),),  # the run stays taken until the driver, too, is gone
             )
-        self.home.update(lambda r: replace(r, driver=identify(driver.pid)))
-        assert driver.stdout is not None
-        self._relaying = threading.Thread(target=self._relay, args=(driver.stdout,), name="output", daemon=True)
-        self._relaying.start()
-        return driver
+        assert process.stdout is not None
+        relaying = threading.Thread(target=self._relay, args=(process.stdout,), name="output", daemon=True)
+        relaying.start()
+        return Driver(process, identify(process.pid), relaying)
+
+    def _keep_spare(self) -> None:
+        """Another driver beside the one that works, where that is asked for; one that cannot live is not replaced."""
+        if self.spare is None and self.wants_spare and not self.stop_asked:
+            self.spare = self._started(self.home.read(), SPARE)
 
     def _relay(self, output: IO[bytes]) -> None:
         """What sinks print goes to the user, not into the live line."""
@@ -202,25 +245,25 @@ class Supervisor:
             for line in output:
                 self.view.output(line.decode("utf-8", errors="replace").rstrip("\n"))
 
-    def _attend(self, driver: subprocess.Popen[bytes], follower: Follower) -> Failure | None:
+    def _attend(self, driver: Driver, follower: Follower) -> Failure | None:
         """Watches a driver until it is gone; None if it ended as it should."""
-        signalled = 0
+        process, signalled = driver.process, 0
         deadline = float("inf")
         outcome: dict[str, Event] = {}
         while True:
-            gone = driver.poll() is not None
+            gone = process.poll() is not None
             for event in follower.poll():
                 outcome[event["event"]] = event
                 self._take(event)
             self.view.tick(self.totals)
             if gone:
-                self._end(driver)
-                return self._verdict(driver.returncode, outcome)
+                driver.end()
+                return self._verdict(process.returncode, outcome)
             if self.stop_asked > signalled:
                 signalled = self.stop_asked
-                deadline = self._ask_to_stop(driver, signalled)
+                deadline = self._ask_to_stop(process, signalled)
             if self.clock() > deadline:
-                driver.kill()
+                process.kill()
             time.sleep(0.05)
 
     def _ask_to_stop(self, driver: subprocess.Popen[bytes], times: int) -> float:
@@ -246,6 +289,7 @@ class Supervisor:
             self.totals = self.totals.add(event) if kind == "progress" else self.totals.add_letters(event)
             if kind == "progress":
                 self._recovered(event)
+                self._keep_spare()
             self.index.progress(self.home.name, self.totals.as_dict())
         elif kind in _WARNINGS:
             self.view.note(_WARNINGS[kind].format(**event))
@@ -272,15 +316,6 @@ class Supervisor:
     def _show(self, follower: Follower) -> None:
         for event in follower.poll():
             self.view.event(event)
-
-    def _end(self, driver: subprocess.Popen[bytes]) -> None:
-        """Leaves nothing of a driver: its Java would outlive it by a second or two and could still write."""
-        if driver.stdin:
-            driver.stdin.close()
-        record = self.home.read()
-        (record.driver or Process(driver.pid, "")).end_group()
-        driver.wait()
-        self._relaying.join(10)  # all that it printed is shown before what is said about its end
 
     def _set(self, status: str, **changes: Any) -> None:
         record = self.home.update(lambda r: r.at(status, **changes))

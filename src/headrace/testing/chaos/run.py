@@ -51,6 +51,8 @@ class Asked:
     master: str | None = None
     workers: int = 0
     """So many workers of a cluster of its own; 0: the driver does all itself, or `master` says where."""
+    spare: bool = False
+    """Whether a second driver stands by."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,7 +165,7 @@ def running(moved: Moved, asked: Asked) -> Iterator[subprocess.Popen[bytes]]:
     log = moved.project.root / f"{moved.flow.name}.log"
     with log.open("wb") as out:
         child = subprocess.Popen(
-            _command(moved, "--restarts", "100000", master=asked.master),
+            _command(moved, "--restarts", "100000", *(["--spare"] if asked.spare else []), master=asked.master),
             cwd=moved.project.root,
             stdin=subprocess.DEVNULL,
             stdout=out,
