@@ -19,6 +19,7 @@ KINDS = (
     "starting",  # a driver was spawned
     "session",  # its Spark has started
     "started",  # its queries run
+    "spare",  # a second driver is ready for its turn
     "progress",  # a batch was committed
     "dead-letters",  # a batch had records that could not be taken; they are kept
     "failed",  # a driver ended with an error
