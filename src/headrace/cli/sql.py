@@ -259,8 +259,10 @@ def _prompt(shell: Shell) -> None:
             click.echo(err=True)
             waiting = ""
             continue
-        if not waiting and line.strip() in (".quit", ".exit", "quit", "exit"):
+        if not waiting and line.strip(" ;") in (".quit", ".exit", "quit", "exit"):
             return
+        if not waiting and line.strip(" ;").lower() in ("help", "?"):
+            line = ".help"
         waiting = f"{waiting}\n{line}" if waiting else line
         if not waiting.strip() or not (waiting.lstrip().startswith(".") or waiting.rstrip().endswith(";")):
             waiting = waiting if waiting.strip() else ""

@@ -14,7 +14,7 @@ from headrace.model import OUT, Changes, Schema
 from headrace.model.types import TIMESTAMP, DataType
 from headrace.operators import aggregators
 from headrace.operators.arrays import FROM, FUNCTIONS, TO, Taken, around, calls, each_window, fits
-from headrace.operators.base import Lowering, Operator, Say, State, operator
+from headrace.operators.base import WITHOUT_TIME, Lowering, Operator, Say, State, operator
 from headrace.operators.columns import Columns, NamedValue, Value, reads, typed_columns
 from headrace.operators.folds import Fold
 from headrace.operators.functions import Function
@@ -190,7 +190,7 @@ class Aggregate(Operator):
                 "no-watermark",
                 "windows need an event time, and the input has none",
                 "window",
-                hint='give the source `time: {column: …, watermark: "10 seconds"}` and keep that column',
+                hint=WITHOUT_TIME,
             )
         if self.window.fold() is not None and self.emission == "changes":
             say(

@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 T = TypeVar("T", bound="type[Operator]")
+WITHOUT_TIME = (
+    'give the source `time: {column: …, watermark: "10 seconds"}`, in SQL EVENT TIME … WATERMARK, and keep that column'
+)
+"""What to do where a step needs event times and its input has none."""
 
 
 class Say(Protocol):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field, model_validator
 
 from headrace.model import Schema
-from headrace.operators.base import Lowering, Operator, Say, State, operator
+from headrace.operators.base import WITHOUT_TIME, Lowering, Operator, Say, State, operator
 from headrace.operators.columns import has_columns
 from headrace.operators.marks import delayed, marked, marks_of, named
 from headrace.options import Duration, Names, refuse, show_duration
@@ -58,7 +58,7 @@ class Distinct(Operator):
                 "no-watermark",
                 "a bound in time needs an event time, and the input has none",
                 "within",
-                hint='give the source `time: {column: …, watermark: "10 seconds"}` and keep that column',
+                hint=WITHOUT_TIME,
             )
         return given
 

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from headrace.author.callables import travel_by_value
 from headrace.model import Schema
 from headrace.model.types import UNKNOWN, TypeSyntaxError
-from headrace.operators.base import Lowering, Operator, Say, State, operator
+from headrace.operators.base import WITHOUT_TIME, Lowering, Operator, Say, State, operator
 from headrace.operators.columns import has_columns
 from headrace.operators.keyed import SHORT, ShortForm, Work, short_states, takes_two
 from headrace.operators.records import FunctionOption
@@ -150,8 +150,7 @@ class Process(Operator):
                 "no-watermark",
                 f"{what} an event time, and the input has none",
                 "order" if self.order == "time" else "python",
-                hint='give the source `time: {column: …, watermark: "10 seconds"}` and keep that column'
-                + ("" if self.processor is None else ', or set clock = "processing" in the class'),
+                hint=WITHOUT_TIME + ("" if self.processor is None else ', or set clock = "processing" in the class'),
             )
 
     def _check_initial(self, given: tuple[Schema, ...], say: Say) -> None:

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 from headrace.errors import nearest
 from headrace.model import Schema
 from headrace.model.types import UNKNOWN, DataType
-from headrace.operators.base import Operator, Say
+from headrace.operators.base import WITHOUT_TIME, Operator, Say
 from headrace.operators.marks import named
 from headrace.options import refuse
 
@@ -102,7 +102,7 @@ class Sides(Operator):
                     "no-watermark",
                     f"a bound in time needs an event time, and the {which} input has none",
                     *option,
-                    hint='give the source `time: {column: …, watermark: "10 seconds"}` and keep that column',
+                    hint=WITHOUT_TIME,
                 )
 
     def needs(self, wanted: frozenset[str], given: tuple[Schema, ...]) -> tuple[frozenset[str], ...]:
