@@ -114,8 +114,10 @@ def test_branches_to_several_sinks_are_counted_each(spark: SparkSession, tmp_pat
     steps = f"""{CHAIN}
   sizes: {{from: few, split: {{low: id < 10}}}}
   tenfold: {{from: sizes.low, flat_map: {{each: "sequence(1, 10)", as: n}}}}
+  none: {{from: few, filter: 1 = 2}}
 """
     sinks = """
+  nobody: {from: none, memory: {}}
   all: {from: few, memory: {}}
   low: {from: tenfold, memory: {}}
   high: {from: sizes.otherwise, files: {path: out}, format: json}
@@ -130,6 +132,7 @@ def test_branches_to_several_sinks_are_counted_each(spark: SparkSession, tmp_pat
     assert numbers(made, "tenfold", "low") == {"read": 6, "emitted": 60, "dead": 0}
     assert numbers(made, "low") == {"given": 60, "written": 60, "skipped": 0}
     assert numbers(made, "high") == {"given": 6, "written": 6, "skipped": 0}
+    assert numbers(made, "none", "nobody") == {"read": 12, "emitted": 0, "filtered": 12, "dead": 0}
 
 
 def test_windows_take_records_into_state_and_give_other_rows(spark: SparkSession, tmp_path: Path) -> None:

@@ -260,10 +260,13 @@ def _with_left(
 
 
 def flagged(frame: DataFrame, condition: Column) -> DataFrame:
-    """The frame with the condition as a column, so that it is computed once; null is no."""
+    """The frame with the condition as a column, so that it is computed once; null is no.
+
+    Spark must not see through a condition that never holds: it would leave out the counting before it as well.
+    """
     from pyspark.sql import functions as F
 
-    return frame.withColumn(_FLAG, F.coalesce(condition, F.lit(False)))
+    return frame.withColumn(_FLAG, F.when(F.spark_partition_id() >= F.lit(0), F.coalesce(condition, F.lit(False))))
 
 
 def _nodes(plan: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
