@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
+from headrace.log.folders import cache_home
 from tests.commands import Place
 from tests.waiting import eventually
 
@@ -40,6 +45,28 @@ def test_a_demo_that_is_interrupted_while_it_starts_leaves_nothing_behind(place:
     eventually(lambda: not place.processes(), 20, diagnose=lambda: "\n".join(place.processes()))
     assert not (home / "broker").exists()
     assert not (place.root / "mine").exists(), "whatever the environment says, the demo lives in its own folder"
+
+
+def test_an_interrupt_while_java_is_prepared_leaves_no_java_behind(tmp_path: Path) -> None:
+    cache = tmp_path / "cache" / "headrace"
+    cache.mkdir(parents=True)
+    (cache / "jars").symlink_to(cache_home() / "jars")
+    child = subprocess.Popen(
+        [sys.executable, "-m", "headrace.run.classes"],
+        env={**os.environ, "XDG_CACHE_HOME": str(cache.parent)},
+        stderr=subprocess.DEVNULL,
+    )
+
+    def javas() -> str:
+        named = ["pgrep", "-f", f"ArchiveClassesAtExit={cache}"]
+        return subprocess.run(named, capture_output=True, text=True, check=False).stdout
+
+    eventually(javas, 90)
+    child.send_signal(signal.SIGINT)
+    child.wait(30)
+
+    eventually(lambda: not javas(), 5, diagnose=javas)
+    assert not list((cache / "classes").glob("*.[0-9]*")), "nor half an archive"
 
 
 def test_the_demo_does_not_empty_a_folder_that_is_not_its_own(place: Place) -> None:

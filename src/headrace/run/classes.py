@@ -9,6 +9,7 @@ in the cache. A start with it takes about half the processor time. Without it ev
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -24,6 +25,7 @@ from headrace.log.folders import cache_home, locked
 from headrace.log.jars import ensure as ensure_jars
 from headrace.log.java import Java, find_java
 from headrace.run import forkless
+from headrace.run.process import identify, watch_input
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -56,12 +58,15 @@ def ensure(java: Java, jars: Sequence[Path], tell: Tell | None = None) -> None:
         _forget_others(archive.parent)
         tell("preparing Java for quick starts, once: a small job is run to see what Spark needs")
         draft = archive.with_suffix(f".{os.getpid()}")
-        said = _train(java, draft)
-        if draft.is_file():
-            archive.with_suffix(".pyspark").write_text(str(_pyspark()), encoding="utf-8")
-            draft.replace(archive)
-        else:
-            tell(f"this Java could not be prepared; everything works, a start takes some seconds longer: {said}")
+        try:
+            said = _train(java, draft)
+            if draft.is_file():
+                archive.with_suffix(".pyspark").write_text(str(_pyspark()), encoding="utf-8")
+                draft.replace(archive)
+            else:
+                tell(f"this Java could not be prepared; everything works, a start takes some seconds longer: {said}")
+        finally:
+            draft.unlink(missing_ok=True)  # half of one, if we are interrupted
 
 
 def _archive(java: Java, jars: Sequence[Path]) -> Path:
@@ -92,14 +97,25 @@ def _train(java: Java, draft: Path) -> str:
     """Runs the small job in a process of its own, whose Java writes the archive when it ends; its last words."""
     with tempfile.TemporaryDirectory(prefix="headrace-classes-", ignore_cleanup_errors=True) as folder:
         command = [sys.executable, "-m", "headrace.run.classes", "--train", str(draft), folder]
-        environment = {**os.environ, "JAVA_HOME": str(java.home)}
-        try:
-            done = subprocess.run(
-                command, env=environment, capture_output=True, text=True, timeout=TRAINING_SECONDS, check=False
+        said = Path(folder) / "said"
+        with said.open("wb") as out:
+            child = subprocess.Popen(
+                command,
+                env={**os.environ, "JAVA_HOME": str(java.home)},
+                stdin=subprocess.PIPE,  # it ends, with its Java, when this closes
+                stdout=subprocess.DEVNULL,
+                stderr=out,
+                start_new_session=True,
             )
+        trainer = identify(child.pid)
+        try:
+            child.wait(TRAINING_SECONDS)
         except subprocess.TimeoutExpired:
             return f"it took over {TRAINING_SECONDS:.0f} seconds"
-    lines = done.stderr.strip().splitlines()
+        finally:
+            trainer.end_group()
+            child.wait()
+        lines = said.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     about = [line for line in lines if "[cds" in line or "SharedArchive" in line or "ArchiveClasses" in line]
     return (about or lines or ["no reason was given"])[-1][-500:]
 
@@ -187,6 +203,7 @@ def _classes_in(jar: Path) -> list[str]:
 def main(arguments: list[str]) -> None:
     """Makes the archive for the Java that is found here, with progress on stderr."""
     if arguments[:1] == ["--train"]:
+        watch_input(lambda: os.killpg(0, signal.SIGKILL))
         _run_small_job(Path(arguments[1]), Path(arguments[2]))
         return
     ready(None, lambda text: print(text, file=sys.stderr, flush=True))  # noqa: T201

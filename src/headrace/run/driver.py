@@ -11,7 +11,6 @@ import os
 import shutil
 import signal
 import socket
-import stat
 import sys
 import threading
 import traceback
@@ -41,6 +40,7 @@ from headrace.run.lag import Groups
 from headrace.run.ledger import Ledger
 from headrace.run.lost import refuse, unread
 from headrace.run.prepare import text_hash
+from headrace.run.process import watch_input
 from headrace.run.queries import Running, Stopping, Watch, observed, run_batch, start_query
 from headrace.run.real_time import Settler, settled
 from headrace.run.real_time import start_query as start_real_time
@@ -77,14 +77,7 @@ def _listen(stopping: Stopping, turn: threading.Event) -> None:
     """Takes a signal, or the end of standard input, for a wish to stop; and a line on it for a spare's turn."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.ask("asked to stop"))
-    if stat.S_ISFIFO(os.fstat(0).st_mode):
-
-        def wait() -> None:
-            while os.read(0, 4096):
-                turn.set()
-            stopping.ask("the supervisor is gone")
-
-        threading.Thread(target=wait, name="supervisor", daemon=True).start()
+    watch_input(lambda: stopping.ask("the supervisor is gone"), turn.set)
 
 
 def _drive(home: Home, stopping: Stopping, turn: threading.Event, kafka: dict[str, str]) -> int:

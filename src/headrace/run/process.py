@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
+import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -72,3 +75,18 @@ def _born(pid: int) -> str | None:
     found = subprocess.run(["ps", "-o", "stat=,lstart=", "-p", str(pid)], capture_output=True, text=True, check=False)
     state, _, born = found.stdout.strip().partition(" ")
     return None if not born or state.startswith("Z") else born.strip()
+
+
+def watch_input(ended: Callable[[], None], came: Callable[[], None] = lambda: None) -> None:
+    """Tells when standard input ends, which whoever started this process holds open; and when something comes on it.
+
+    Does nothing where standard input is no pipe.
+    """
+    if stat.S_ISFIFO(os.fstat(0).st_mode):
+
+        def wait() -> None:
+            while os.read(0, 4096):
+                came()
+            ended()
+
+        threading.Thread(target=wait, name="starter", daemon=True).start()

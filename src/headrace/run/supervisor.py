@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import signal
-import stat
 import subprocess
 import sys
 import threading
@@ -31,7 +30,7 @@ from headrace.observe.progress import Totals
 from headrace.run.failure import Failure
 from headrace.run.home import SPARE, Home, Record
 from headrace.run.index import Index, Row
-from headrace.run.process import Process, identify
+from headrace.run.process import Process, identify, watch_input
 from headrace.run.view import View
 
 WITHIN = 600.0
@@ -390,24 +389,12 @@ def detach(home: Home, lock: IO[str]) -> Process:
     return keeper
 
 
-def _stop_when_alone() -> None:
-    """Takes the end of standard input, if somebody holds it open, for a wish to stop."""
-    if stat.S_ISFIFO(os.fstat(0).st_mode):
-
-        def wait() -> None:
-            while os.read(0, 4096):
-                pass
-            os.kill(os.getpid(), signal.SIGTERM)
-
-        threading.Thread(target=wait, name="starter", daemon=True).start()
-
-
 def main(arguments: list[str]) -> int:
     """`python -m headrace.run.supervisor HOME LOCK`, in the background."""
     home = Home(Path(arguments[0]))
     with os.fdopen(int(arguments[1]), "a+") as lock:
         try:
-            _stop_when_alone()
+            watch_input(lambda: os.kill(os.getpid(), signal.SIGTERM))
             return supervise(home, lock, View(quiet=True))
         except HeadraceError as error:
             sys.stderr.write(f"{error}\n")
