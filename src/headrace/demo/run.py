@@ -192,5 +192,5 @@ def _show(
 def _waiting(path: Path, seconds: float) -> str:
     """What there is to wait for before the first rows come."""
     last = events.last(path, "started")
-    what = "Spark runs, the first tweets are being counted" if last else "Spark is starting, about ten seconds"
+    what = "Spark runs, the first tweets are being counted" if last else "Spark is starting, ten to thirty seconds"
     return f"{what} … {seconds:.0f} s"
