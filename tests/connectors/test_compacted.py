@@ -1,4 +1,4 @@
-"""A compacted topic of a real Kafka as a table that changes: the latest of each key, read again while the flow runs."""
+"""A compacted topic of a real Kafka as a table that changes: the latest of each key, deletions too, read again."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ sinks:
 """
 
 
-def produce(broker: str, topic: str, prices: dict[str, float]) -> None:
+def produce(broker: str, topic: str, prices: dict[str, float | None]) -> None:
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": broker})
     for product, price in prices.items():
-        producer.produce(topic, key=product, value=json.dumps({"product": product, "price": price}))
+        value = None if price is None else json.dumps({"product": product, "price": price})
+        producer.produce(topic, key=product, value=value)
     assert producer.flush(30) == 0
 
 
@@ -68,7 +69,10 @@ def test_a_compacted_topic_is_a_table_that_changes(broker: str, spark: SparkSess
     order(1)
     produce(broker, topic, {"jam": 2.5})
     order(2)
+    produce(broker, topic, {"tea": None, "jam": None, "never": None})
+    produce(broker, topic, {"jam": 3.0})
+    order(3)
 
     with closing(sqlite3.connect(tmp_path / "out.db")) as database:
         found = dict(database.execute("SELECT id, price FROM priced").fetchall())
-    assert found == {10: 1.5, 11: 2.0, 12: None, 20: 1.5, 21: 2.5, 22: None}
+    assert found == {10: 1.5, 11: 2.0, 12: None, 20: 1.5, 21: 2.5, 22: None, 30: None, 31: 3.0, 32: None}

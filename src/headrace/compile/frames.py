@@ -213,6 +213,7 @@ class Branch:
             real_time=self.where.real_time,
             origin=origin,
             reasons=connector.carries == "files" and source.table is None,
+            table=source.table is not None,
         )
 
         def read() -> DataFrame:

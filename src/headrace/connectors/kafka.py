@@ -152,7 +152,7 @@ class KafkaSource(ReplayableSource[KafkaSourceOptions]):
         )
         if reading.streaming and stop is not None:  # a stream has no end of its own: what lies behind it is left out
             frame = frame.where(_before(stop, partitions))
-        return self._shaped(frame, reading)
+        return self._shaped(_without_deleted(frame) if reading.table else frame, reading)
 
     def _shaped(self, frame: DataFrame, reading: Reading) -> DataFrame:
         from pyspark.sql import functions as F
@@ -310,6 +310,17 @@ class KafkaSink(TransactionalSink[KafkaSinkOptions]):
             ]
             columns.append(F.array(*pairs).alias("headers"))
         return frame.select(*columns)
+
+
+def _without_deleted(frame: DataFrame) -> DataFrame:
+    """The records of a topic that no later one without a value, of the same key, says to be deleted."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    deletes = F.col("value").isNull() & F.col("key").isNotNull()
+    last = F.max(F.when(deletes, F.col("offset"))).over(Window.partitionBy("topic", "partition", "key"))
+    gone = F.coalesce(last, F.lit(-1))
+    return frame.withColumn("_gone", gone).where("offset > _gone").drop("_gone")
 
 
 def _before(stop: Position, partitions: Mapping[str, int]) -> Column:
