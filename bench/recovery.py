@@ -5,7 +5,8 @@
 A windowed flow over a Kafka of its own is fed all the time; its driver is killed in the middle of a batch. The split
 comes from the run's own events: until the supervisor notices and starts another driver, until Spark is up, until the
 queries run again, and until the first batch is committed. Once as a flow is run by default, and once with `--spare`,
-where a second driver waits with Spark up; there the first is killed once the second is ready. Writes bench/results/recovery.json.
+where a second driver waits with Spark up; there the first is killed once the second is ready. Writes
+bench/results/recovery.json.
 """
 
 from __future__ import annotations
