@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("flows", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--kills", type=click.IntRange(min=1), default=10, show_default=True, help="How many faults.")
+@click.option(
+    "--kills", type=click.IntRange(min=1), default=10, show_default=True, help="How many faults for each flow."
+)
 @click.option("--for", "length", default="1 minute", show_default=True, metavar="DURATION", help="At least so long.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed, other faults at other moments.")
 @click.option("--fault", "faults", multiple=True, metavar="KIND", help="Only this kind of fault; may be given again.")

@@ -41,9 +41,14 @@ def possible(flows: tuple[Moved, ...], *, cluster: bool) -> list[str]:
         found.append("executor")
     if kafka:
         found += ["broker", "pause"]
-    if any(sink.connector in _LOCKS for m in flows for sink in m.flow.sinks):
+    if any(fits("slow-sink", m) for m in flows):
         found.append("slow-sink")
     return found
+
+
+def fits(kind: str, moved: Moved) -> bool:
+    """Whether a fault that can be done to some of the flows can be done to this one."""
+    return kind != "slow-sink" or any(sink.connector in _LOCKS for sink in moved.flow.sinks)
 
 
 def kill_driver(moved: Moved) -> bool:

@@ -215,11 +215,7 @@ class _Trial:
                 raise UsageError(f'fault "{unfit[0]}" cannot be done here', hint=f"these can: {', '.join(kinds)}")
             kinds = list(self.asked.faults)
         began = time.time()
-        for number in range(self.asked.kills):
-            # Each kind in turn, in an order drawn anew each round: few faults still show every kind.
-            if number % len(kinds) == 0:
-                order = self.draw.sample(kinds, len(kinds))
-            kind = order[number % len(kinds)]
+        for number, kind in enumerate(self._order(kinds)):
             due = began + self.asked.seconds * number / max(1, self.asked.kills)
             moment = self.draw.uniform(0.2, 2.0)
             time.sleep(max(0.0, due - time.time()) + moment)  # somewhere within a batch, not at its beginning
@@ -227,11 +223,25 @@ class _Trial:
             if self.stuck:
                 return
 
+    def _order(self, kinds: list[str]) -> Iterator[str]:
+        """Each kind in turn, in an order drawn anew each round, until every flow has had as many as were asked for.
+
+        Twice as many at most: a fault may find nobody to strike.
+        """
+        given, before = 0, -1
+        while before < given < 2 * self.asked.kills:
+            before = given
+            for kind in self.draw.sample(kinds, len(kinds)):
+                short = [m for m in self.moved if self.done[m.flow.name].total() < self.asked.kills]
+                if any(faults.fits(kind, m) for m in short):
+                    given += 1
+                    yield kind
+
     def _do(self, kind: str, number: int) -> None:
         at = {m.flow.name: time.time() for m in self.moved}
         seconds = self.draw.uniform(2.0, 6.0)
-        self.tell(f"fault {number + 1} of {self.asked.kills}: {faults.KINDS[kind]}")
-        struck = list(self.moved)
+        self.tell(f"fault {number + 1}, of {self.asked.kills} for each flow: {faults.KINDS[kind]}")
+        struck = [m for m in self.moved if faults.fits(kind, m)]
         if kind == "broker":
             faults.kill_broker(self.project)
         elif kind == "pause":
@@ -243,7 +253,7 @@ class _Trial:
                 "full-disk": faults.fill_disk,
                 "slow-sink": lambda m: faults.slow_sink(m, seconds),
             }
-            struck = [m for m in self.moved if self._struck(one[kind], m)]
+            struck = [m for m in struck if self._struck(one[kind], m)]
         for m in struck:
             self.done[m.flow.name][kind] += 1
         for m in struck:
