@@ -20,7 +20,7 @@ from bench.events import load_events
 from bench.measure import spread
 from bench.place import place
 
-ROUNDS = int(os.environ.get("ROUNDS", "6"))
+ROUNDS = int(os.environ.get("ROUNDS", "9"))
 BOUND = 0.97
 
 

@@ -22,7 +22,7 @@ from bench.measure import spread
 from bench.place import Place, place
 
 EVENTS = int(os.environ.get("EVENTS", "2000000"))
-ROUNDS = int(os.environ.get("ROUNDS", "5"))
+ROUNDS = int(os.environ.get("ROUNDS", "9"))
 TOPIC = "events"
 Seconds = dict[str, list[float]]
 """What each round took, by who ran it."""
