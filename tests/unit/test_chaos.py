@@ -3,6 +3,8 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,11 +13,12 @@ from headrace.cli.chaos import told
 from headrace.connectors.arrow import fit_row
 from headrace.errors import UsageError
 from headrace.model import Schema, Source
+from headrace.project import Project
 from headrace.run.journal import Entry
 from headrace.run.verify import spans_of
 from headrace.testing.chaos import faults
 from headrace.testing.chaos.feed import made_up, records_for
-from headrace.testing.chaos.run import Outcome
+from headrace.testing.chaos.run import Asked, Outcome, _Trial
 from headrace.testing.chaos.scratch import DATABASE, move
 
 FLOW = """
@@ -129,3 +132,28 @@ def test_batches_without_late_records_are_read_together() -> None:
 
     assert spans_of(entries, 0, 4, {1: 0, 2: 3, 3: 0}) == [(0, 1, None), (2, 2, 10_000), (3, 3, None), (4, 4, 30_000)]
     assert spans_of(entries, 0, 1, {}) == [(0, 1, None)]  # there was no watermark before batch 1
+
+
+@pytest.mark.parametrize(
+    ("kinds", "kills", "found"),
+    [
+        (["driver", "broker", "slow-sink"], 5, [5, 5]),
+        (["slow-sink"], 3, [0, 3]),  # what cannot be done to a flow is not waited for
+    ],
+)
+def test_every_flow_has_as_many_faults_as_were_asked_for(kinds: list[str], kills: int, found: list[int]) -> None:
+    flows = [SimpleNamespace(name=name, sinks=[SimpleNamespace(connector=name)]) for name in ("kafka", "sqlite")]
+    moved: Any = [SimpleNamespace(flow=flow) for flow in flows]
+    trial = _Trial(moved, {}, Asked(kills=kills, seconds=0), Project(root=Path()), print)
+    for kind in trial._order(kinds):
+        for one in moved:
+            trial.done[one.flow.name][kind] += faults.fits(kind, one)
+
+    assert [min(done.total(), kills) for done in trial.done.values()] == found
+
+
+def test_a_fault_that_never_strikes_ends_the_trial() -> None:
+    moved: Any = [SimpleNamespace(flow=SimpleNamespace(name="f", sinks=[]))]
+    trial = _Trial(moved, {}, Asked(kills=4, seconds=0), Project(root=Path()), print)
+
+    assert len(list(trial._order(["executor"]))) == 8

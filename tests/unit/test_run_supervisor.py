@@ -110,7 +110,7 @@ SPARED = """
         OR_DIE
         if not sys.stdin.readline():
             sys.exit()
-    say("started", pid=os.getpid()); progress(number)
+    say("started", pid=os.getpid()); PROGRESS
     while number == 0 and not (home.path / "spare-1").exists():
         time.sleep(0.01)
     if number == 0:
@@ -119,8 +119,12 @@ SPARED = """
 """
 
 
-def test_a_spare_waits_for_its_turn_and_nothing_is_left_of_the_one_behind_it(home: Home, run: Run) -> None:
-    code, _, _ = run(SPARED.replace("OR_DIE", ""), spare=True)
+@pytest.mark.parametrize("committed", [True, False])
+def test_a_spare_waits_for_its_turn_and_nothing_is_left_of_the_one_behind_it(
+    home: Home, run: Run, committed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "SPARE_AFTER", 600.0 if committed else 0.0)
+    code, _, _ = run(SPARED.replace("OR_DIE", "").replace("PROGRESS", "progress(number)" * committed), spare=True)
 
     assert code == 0
     assert home.read().restarts == 1
@@ -132,7 +136,7 @@ def test_a_spare_waits_for_its_turn_and_nothing_is_left_of_the_one_behind_it(hom
 
 
 def test_a_spare_that_died_is_not_waited_for(home: Home, run: Run) -> None:
-    code, _, _ = run(SPARED.replace("OR_DIE", "sys.exit(1)"), spare=True)
+    code, _, _ = run(SPARED.replace("OR_DIE", "sys.exit(1)").replace("PROGRESS", "progress(number)"), spare=True)
 
     assert code == 0
     assert home.read().restarts == 1

@@ -5,8 +5,8 @@ is not: a mistake in the flow, its data or the command, because it would only ha
 after so many the run is given up; but an outside system that has been there and is away is asked again every few
 seconds for minutes. One that never answered is more likely a wrong address.
 
-Where a spare is asked for, a second driver starts once the first has committed a batch, and waits: then a death costs
-neither the start of Spark nor the time in which Java is slow.
+Where a spare is asked for, a second driver starts once the first has committed a batch, or runs for a while without,
+and waits: then a death costs neither the start of Spark nor the time in which Java is slow.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ BETWEEN_ASKING = 5.0
 """Seconds at most between two tries while an outside system is away: it should not be noticed late that it is back."""
 KILL_AFTER = 45.0
 """Seconds a driver has to stop; longer than it gives its last batch."""
+SPARE_AFTER = 15.0
+"""Seconds after which a spare is started though no batch was committed: there is no input, or batches are long."""
 LARGEST_LOG = 20 * 2**20
 _WARNINGS = {
     "lost": 'warning: source "{source}" can no longer read {records:,} records, deleted before they were read: {what}',
@@ -99,6 +101,8 @@ class Supervisor:
     wants_spare: bool = False
     spare: Driver | None = None
     """The driver that waits for its turn."""
+    running_since: float | None = None
+    """When the driver had started its queries."""
     _asked_again: int = 0
 
     def run(self) -> int:
@@ -202,6 +206,7 @@ class Supervisor:
         """The next driver: the spare, if there is one, or another."""
         record = self.home.read()
         events.append(self.home.events, "starting", run=record.name, file=record.file)
+        self.running_since = None
         driver, self.spare = self.spare, None
         if driver is not None and driver.process.poll() is not None:
             driver.end()
@@ -255,6 +260,8 @@ class Supervisor:
                 outcome[event["event"]] = event
                 self._take(event)
             self.view.tick(self.totals)
+            if self.running_since is not None and self.clock() > self.running_since + SPARE_AFTER:
+                self._keep_spare()
             if gone:
                 driver.end()
                 return self._verdict(process.returncode, outcome)
@@ -276,6 +283,7 @@ class Supervisor:
     def _take(self, event: Event) -> None:
         kind = event["event"]
         if kind == "started":
+            self.running_since = self.clock()
             restarts = self.home.read().restarts
             if self.restarting is not None:
                 restarts += 1

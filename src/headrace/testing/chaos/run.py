@@ -240,7 +240,7 @@ class _Trial:
     def _do(self, kind: str, number: int) -> None:
         at = {m.flow.name: time.time() for m in self.moved}
         seconds = self.draw.uniform(2.0, 6.0)
-        self.tell(f"fault {number + 1}, of {self.asked.kills} for each flow: {faults.KINDS[kind]}")
+        self.tell(f"fault {number + 1} ({self.asked.kills} for each flow): {faults.KINDS[kind]}")
         struck = [m for m in self.moved if faults.fits(kind, m)]
         if kind == "broker":
             faults.kill_broker(self.project)
