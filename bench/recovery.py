@@ -81,7 +81,7 @@ def measured(times: int, *, spare: bool) -> list[dict[str, float]]:
         feeder.start()
         cleanup.callback(feeder.join, 60)
         cleanup.callback(feeder.stop)
-        cleanup.enter_context(running(moved, Asked(kills=times, seconds=0, spare=spare)))
+        cleanup.enter_context(running(moved, Asked(kills=times, seconds=0, spare=spare), None))
         up = first(moved.home.events, "progress", 0.0)
         for number in range(times):
             if spare:

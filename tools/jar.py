@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyspark
 
-from headrace.run import forkless
+from headrace.run.jar import JAR, SOURCES
 
 RELEASE = "17"
 _NO_DATE = (1980, 1, 1, 0, 0, 0)
@@ -33,7 +33,7 @@ def compiler() -> str | None:
 
 def made(javac: str) -> bytes:
     """The jar as the sources say."""
-    sources = [str(path) for path in sorted(forkless.SOURCES.rglob("*.java"))]
+    sources = [str(path) for path in sorted(SOURCES.rglob("*.java"))]
     libraries = Path(pyspark.__file__).parent / "jars" / "*"
     with tempfile.TemporaryDirectory() as folder, io.BytesIO() as held:
         command = [javac, "--release", RELEASE, "-g:none", "-nowarn", "-proc:none", "-cp", str(libraries), "-d", folder]
@@ -50,12 +50,12 @@ def main() -> None:
     if javac is None:
         sys.exit(None if "--check" in sys.argv[1:] else f"a javac of Java {RELEASE} is needed")
     wanted = made(javac)
-    if forkless.JAR.is_file() and forkless.JAR.read_bytes() == wanted:
+    if JAR.is_file() and JAR.read_bytes() == wanted:
         return
     if "--check" in sys.argv[1:]:
-        sys.exit(f"{forkless.JAR.name} is not what its sources say\n  hint: python -m tools.jar")
-    forkless.JAR.write_bytes(wanted)
-    print(f"{forkless.JAR.name}: written")
+        sys.exit(f"{JAR.name} is not what its sources say\n  hint: python -m tools.jar")
+    JAR.write_bytes(wanted)
+    print(f"{JAR.name}: written")
 
 
 if __name__ == "__main__":

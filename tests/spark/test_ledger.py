@@ -58,8 +58,9 @@ def kept(
     streaming: bool = True,
     more: str = "",
     rules: str = "",
+    third: str = "",
 ) -> Audit:
-    """Runs a flow over two files of ten records each and audits what it has written down."""
+    """Runs a flow over two files of ten records each, and a third, and audits what it has written down."""
     data = folder / "data"
     data.mkdir(exist_ok=True)
     for number in range(2):
@@ -72,7 +73,8 @@ def kept(
         file = data / f"{number}.json"
         file.write_text("\n".join(rows) + "\n", encoding="utf-8")
     (data / "1.json").write_text((data / "1.json").read_text() + more, encoding="utf-8")
-    for number in range(2):  # a stream takes files in the order of their times
+    (data / "2.json").write_text(third, encoding="utf-8")
+    for number in range(3):  # a stream takes files in the order of their times
         os.utime(data / f"{number}.json", (1_700_000_000 + number,) * 2)
     text = f"flow: ledger\nsources:{SOURCE}{rules}steps:{steps}sinks:{sinks}"
     report = check(resolve(flowfile.read(text)))
@@ -148,6 +150,47 @@ def test_windows_take_records_into_state_and_give_other_rows(spark: SparkSession
     assert numbers(made, "both") == {"read": 40, "emitted": 40, "dead": 0}
     assert numbers(made, "counts") == {"read": 40, "emitted": 4, "late": 0, "held": 0, "dead": 0}
     assert numbers(made, "out") == {"given": 4, "written": 4, "skipped": 0}
+
+
+def test_every_record_that_comes_too_late_for_all_its_windows_is_counted(spark: SparkSession, tmp_path: Path) -> None:
+    # The watermark of the batch before the last is 00:00:08; Spark has a row for each window and key.
+    seconds = [*[0.5] * 5, 1, 2, 3.9, 4, 7, 7.9, 8.1, 70]
+    third = "".join(
+        f'{{"id": {n}, "user": "u", "at": "2026-01-01T00:{int(s) // 60:02d}:{s % 60:04.1f}Z"}}\n'
+        for n, s in enumerate(seconds)
+    )
+    steps = """
+  fours: {from: lines, aggregate: {by: user, window: {tumbling: 4 seconds}, compute: {n: count(*)}}}
+  hops: {from: lines, aggregate: {window: {hopping: 4 seconds, every: 2 seconds}, compute: {n: count(*)}}}
+  gaps: {from: lines, aggregate: {window: {session: 1 second}, compute: {n: count(*)}}}
+  ones: {from: lines, aggregate: {by: user, window: {sliding: 1 second}, compute: {n: count(*)}}}
+  named: {from: lines, aggregate: {window: {tumbling: 4 s}, late: port, compute: {n: count(*)}}}
+  longer: {from: fours, aggregate: {window: {tumbling: 8 s}, compute: {n: sum(n)}}}
+  mended:
+    from: lines
+    aggregate: {window: {tumbling: 1 s}, compute: {n: count(*)}, emit: changes, late: correct, allowance: 6 s}
+"""
+    sinks = "".join(
+        f"\n  {name.replace('.', '_')}_out: {{from: {name}, memory: {{}}}}"
+        for name in ("hops", "gaps", "ones", "named", "named.late", "longer")
+    )
+    sinks += "\n  mended_out: {from: mended, sqlite: {path: mended.db, table: mended, key: window_start}}\n"
+    made = kept(spark, tmp_path, steps, sinks, third=third)
+
+    assert made.findings == ()
+
+    def late(part: str) -> int:
+        return numbers(made, part)["late"]
+
+    assert numbers(made, "fours")["read"] == 33
+    assert late("fours") == sum(s // 4 * 4 + 4 <= 8 for s in seconds)
+    assert late("longer") == 0
+    assert late("hops") == sum(s // 2 * 2 + 4 <= 8 for s in seconds)
+    assert late("gaps") == sum(s + 1 <= 8 for s in seconds)
+    assert late("ones") == sum(s <= 8 for s in seconds)
+    assert late("named") == late("fours")
+    assert numbers(made, "named_late_out")["written"] == late("named")
+    assert late("mended") == sum(s // 1 + 1 + 6 <= 8 for s in seconds)
 
 
 def test_records_that_cannot_be_taken_are_counted_where_they_are_taken_out(spark: SparkSession, tmp_path: Path) -> None:

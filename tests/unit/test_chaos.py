@@ -1,7 +1,12 @@
 from __future__ import annotations
 
 import json
+import os
 import random
+import shutil
+import subprocess
+import sys
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +22,7 @@ from headrace.project import Project
 from headrace.run.journal import Entry
 from headrace.run.verify import spans_of
 from headrace.testing.chaos import faults
+from headrace.testing.chaos.clock import build as build_clock
 from headrace.testing.chaos.feed import made_up, records_for
 from headrace.testing.chaos.run import Asked, Outcome, _Trial
 from headrace.testing.chaos.scratch import DATABASE, move
@@ -75,9 +81,10 @@ def test_nothing_of_the_users_is_left_in_a_moved_flow(
     assert f"${{env:{DATABASE}}}" in text
     assert load(moved.file)["store"].options.namespace == "ours"  # type: ignore[union-attr]
     assert moved.inbox(moved.streams[1]).is_relative_to(tmp_path / "scratch")
-    assert faults.possible((moved,), cluster=True) == [
+    assert faults.possible((moved,), cluster=True, clock=True) == [
         "driver",
         "full-disk",
+        "clock",
         "executor",
         "broker",
         "pause",
@@ -124,7 +131,6 @@ def test_an_outcome_is_good_only_if_it_was_compared_and_nothing_differs() -> Non
     assert (good.as_dict()["recovery_p50"], good.as_dict()["recovery_max"]) == (4.0, 9.0)
     lines = told([good, lossy, unseen])
     assert lines[1].split()[-5:] == ["4.0", "s", "9.0", "s", "good"]
-    assert lines[-1].startswith("not done: clock")
 
 
 def test_batches_without_late_records_are_read_together() -> None:
@@ -144,7 +150,7 @@ def test_batches_without_late_records_are_read_together() -> None:
 def test_every_flow_has_as_many_faults_as_were_asked_for(kinds: list[str], kills: int, found: list[int]) -> None:
     flows = [SimpleNamespace(name=name, sinks=[SimpleNamespace(connector=name)]) for name in ("kafka", "sqlite")]
     moved: Any = [SimpleNamespace(flow=flow) for flow in flows]
-    trial = _Trial(moved, {}, Asked(kills=kills, seconds=0), Project(root=Path()), print)
+    trial = _Trial(moved, {}, Asked(kills=kills, seconds=0), Project(root=Path()), print, None)
     for kind in trial._order(kinds):
         for one in moved:
             trial.done[one.flow.name][kind] += faults.fits(kind, one)
@@ -154,6 +160,32 @@ def test_every_flow_has_as_many_faults_as_were_asked_for(kinds: list[str], kills
 
 def test_a_fault_that_never_strikes_ends_the_trial() -> None:
     moved: Any = [SimpleNamespace(flow=SimpleNamespace(name="f", sinks=[]))]
-    trial = _Trial(moved, {}, Asked(kills=4, seconds=0), Project(root=Path()), print)
+    trial = _Trial(moved, {}, Asked(kills=4, seconds=0), Project(root=Path()), print, None)
 
     assert len(list(trial._order(["executor"]))) == 8
+
+
+@pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")
+def test_the_clock_of_a_process_is_moved_while_it_runs_and_waits_are_not(tmp_path: Path) -> None:
+    clock = build_clock(tmp_path)
+    assert clock is not None
+    code = "import sys, time, threading\nfor _ in sys.stdin:\n  threading.Event().wait(0.01)\n  print(time.time())"
+    with subprocess.Popen(
+        [sys.executable, "-uc", code],
+        env={**os.environ, **clock.environment()},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+
+        def asked() -> float:
+            child.stdin.write("\n")
+            child.stdin.flush()
+            return float(child.stdout.readline()) - time.time()
+
+        for seconds in (0, 1800, -1800):
+            clock.move(seconds)
+            assert abs(asked() - seconds) < 60
+        child.stdin.close()

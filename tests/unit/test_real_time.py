@@ -38,7 +38,7 @@ def test_counts_come_from_the_report_of_a_batch() -> None:
     counts = Observed.read(REPORT)
     assert counts.rows == {"orders:read": 10, "orders": 9, "odd": 5}
     assert counts.taken == {"odd.out:filtered": {"filtered": 4}, "orders.read": {"unreadable": 1}}
-    assert (counts.held, counts.late) == (3, 2)
+    assert (counts.held, counts.refused) == (3, 2)
     assert Observed.read({}) == Counts()
 
 

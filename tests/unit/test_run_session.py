@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 from zipfile import ZipFile
 
-from headrace.run import forkless
+from headrace.run.jar import JAR
 from headrace.run.session import _zipped, choose_master, environment, python_path, settings, shipped
 
 
@@ -36,7 +36,7 @@ def test_an_authors_java_options_do_not_cost_the_log() -> None:
 def test_an_authors_class_path_does_not_cost_ours() -> None:
     plain = made()["spark.driver.extraClassPath"]
     both = made(flow={"spark.driver.extraClassPath": "/opt/their.jar"})["spark.driver.extraClassPath"]
-    assert str(forkless.JAR) in plain
+    assert str(JAR) in plain
     assert both.split(os.pathsep) == [*plain.split(os.pathsep), "/opt/their.jar"]
 
 

@@ -139,6 +139,18 @@ def test_a_source_may_tell_its_time_in_these_ways(time: str) -> None:
             "unsupported",
             'cannot follow "counted.late"',
         ),
+        (
+            {
+                "time": "{column: at, watermark: 5 s}",
+                "more": "{column: at, watermark: 5 s}",
+                "steps": """\
+  both: {from: [rows, more], join: {on: k, within: 10 s, prefix: b_}}
+  pairs: {from: both, aggregate: {window: {tumbling: 10 s}, late: port, compute: {n: count(*)}}}""",
+                "sinks": "  counts: {from: pairs, console: {}}\n  after: {from: pairs.late, console: {}}",
+            },
+            "unsupported",
+            'cannot tell which records are late behind "both"',
+        ),
     ],
 )
 def test_what_cannot_be_is_said_before_it_runs(said: dict[str, str], code: str, words: str) -> None:

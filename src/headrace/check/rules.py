@@ -280,6 +280,24 @@ def sides_are_not_remembered(checked: Checked) -> Iterator[Problem]:
             )
 
 
+def late_records_can_be_told(checked: Checked) -> Iterator[Problem]:
+    """What is late is told by the watermark; behind a join of streams Spark has another one, and does not say which."""
+    flow = checked.flow
+    for step in flow.steps:
+        above = (flow[name] for name in flow.upstream(step.name))
+        back = [part.name for part in above if isinstance(part, Step) and part.options.holds_time_back()]
+        if back and step.options.sides():
+            yield _problem(
+                step,
+                "unsupported",
+                f'cannot tell which records are late behind "{back[-1]}", which joins streams by their times',
+                step.operator,
+                "late",
+                detail="Spark holds the watermark back there, by how much it does not say",
+                hint="drop them, or write what is joined to a topic and read it from there in another source",
+            )
+
+
 def letters_can_be_found(checked: Checked) -> Iterator[Problem]:
     """A record that breaks a rule between two steps that remember cannot be found again."""
     flow = checked.flow
@@ -440,6 +458,7 @@ RULES: tuple[Rule, ...] = (
     tables_are_joined,
     windows_can_follow,
     sides_are_not_remembered,
+    late_records_can_be_told,
     letters_can_be_found,
     guarantees_hold,
     store_fits,

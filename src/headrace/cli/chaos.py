@@ -44,10 +44,10 @@ def chaos(
     """Run flows while their processes are killed, and count what was lost or doubled.
 
     In a scratch project with a Kafka of its own: the flow's sources are fed with copies of its topics' records, with
-    those of its cases, or with made-up ones; nothing of yours is written to. Faults: driver, executor (with
-    --workers or --master),
-    broker, pause, full-disk, slow-sink. At the end what the sinks hold is verified row by row and the ledger is
-    audited. Exit code 1 if a row is lost or doubled, or the ledger does not add up.
+    those of its cases, or with made-up ones; nothing of yours is written to. Faults: driver, executor (with --workers
+    or --master), broker, pause, full-disk, slow-sink, clock (with a C compiler). At the end what the sinks hold is
+    verified row by row and the ledger is audited. Exit code 1 if a row is lost or doubled, or the ledger does not
+    add up.
 
     \b
     Examples:
@@ -109,8 +109,6 @@ def told(outcomes: list[Outcome]) -> list[str]:
         lines += [f"  sink {s['sink']}: {s['verdict']}{': ' + s['why'] if s['why'] else ''}" for s in o.sinks]
         lines += [f"  does not add up: {finding}" for finding in o.audit]
         lines += [f"  {o.failure}"] if o.failure else []
-    if outcomes:
-        lines += [f"not done: {kind}: {why}" for kind, why in outcomes[0].not_done.items()]
     return lines
 
 

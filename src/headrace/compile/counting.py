@@ -57,7 +57,7 @@ class Counts:
     """By source, what is known of the times of its records."""
     held: int | None = None
     """Rows in state when the batch ended."""
-    late: int | None = None
+    refused: int | None = None
     """Rows that state refused as too late, as Spark counts them."""
 
 
@@ -124,7 +124,7 @@ class Stream:
             return Counts()
         rows = dict.fromkeys(self._numbers, 0)  # where nothing came, Spark leaves out that part of the plan
         keys = {number: key for key, number in self._numbers.items()}
-        held, late, newest, marked = [], [], dict[str, int](), _NO_TIME
+        held, refused, newest, marked = [], [], dict[str, int](), _NO_TIME
         for text, node in _nodes(execution.executedPlan()):
             found = _MARK.search(text)
             if found is not None and (key := keys.get(int(found[1]))) is not None:
@@ -134,7 +134,7 @@ class Stream:
                     newest[key[1]], marked = max(newest.get(key[1], marked), marked), _NO_TIME
             elif _keeps_state(text):
                 held.append(_metric(node(), "numTotalStateRows") or 0)
-                late.append(_metric(node(), "numRowsDroppedByWatermark") or 0)
+                refused.append(_metric(node(), "numRowsDroppedByWatermark") or 0)
             elif text.startswith(_MARKS_TIME):
                 stats = node().eventTimeStats().value()
                 marked = int(stats.max()) if stats.count() else _NO_TIME
@@ -147,7 +147,7 @@ class Stream:
                 if n.endswith(TIMED)
             },
             held=sum(held) if held else None,
-            late=sum(late) if late else None,
+            refused=sum(refused) if refused else None,
         )
         return _with_left(counts, of_this_batch(self._session), self._left) if self._left else counts
 
@@ -199,7 +199,7 @@ class Observed:
             rows=rows,
             taken=taken,
             held=sum(int(o.get("numRowsTotal", 0)) for o in state) if state else None,
-            late=sum(int(o.get("numRowsDroppedByWatermark", 0)) for o in state) if state else None,
+            refused=sum(int(o.get("numRowsDroppedByWatermark", 0)) for o in state) if state else None,
         )
 
 

@@ -23,11 +23,12 @@ from headrace.connectors.base import ORIGIN, REASON, Reading
 from headrace.formats.base import Format
 from headrace.model import OUT, Port, Schema, Sink, Source, Step
 from headrace.operators.base import Lowering, Operator
+from headrace.operators.late import before_batch
 from headrace.operators.letters import Reject, because
 from headrace.operators.windows import MARK, marked_again
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 def read_name(source: str) -> str:
@@ -147,12 +148,20 @@ class Branch:
             carried=self._carried(frames),
             failures=(self.where.home / dead.FAILURES / part.name).resolve(),
             keep=None if isinstance(self.wires, Uncounted) else self.wires.kept,
+            mark=self._late_by(part) if self.streaming and operator.drops_late() else None,
         )
         made = operator.lower(frames, low)
         if again is not None:
             aside = operator.sides()  # what is put aside was given at once
             return {p: f if p in aside else operator.settled(f, again.watermark) for p, f in made.items()}
         return made
+
+    def _late_by(self, step: Step) -> Column | None:
+        """The watermark by which Spark drops records on their way into a step, where that can be known."""
+        above = (self.plan.flow[name] for name in self.plan.flow.upstream(step.name))
+        if self.where.checkpoint is None or any(isinstance(p, Step) and p.options.holds_time_back() for p in above):
+            return None
+        return before_batch(self.where.session, self.where.checkpoint)
 
     def _spans(self, port: Port, marked: bool, again: Again) -> DataFrame:
         """The input of a step that drops late records, each with the watermark that it was too late for or not."""

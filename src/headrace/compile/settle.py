@@ -31,7 +31,7 @@ def settle(lowered: Lowered, batch_id: int, report: Mapping[str, Any] | None) ->
             written[name] = Written(written=int((report.get("sink") or {}).get("numOutputRows") or 0))
     outcome = Outcome(trunk=counts, behind=Counts(), branches=branches, sinks=written)
     written |= lowered.keep_letters({}, batch_id, outcome, again=again)
-    if lowered.query.asides and (again or counts.late):
+    if lowered.query.asides and (again or counts.refused or any(t.get("late") for t in counts.taken.values())):
         written |= _late(lowered, batch_id)
     return outcome
 

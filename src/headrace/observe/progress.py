@@ -45,11 +45,24 @@ def measure(report: Mapping[str, Any], query: str, sources: Sequence[str] = ()) 
         "lag": sum(lags) if lags else None,
         "state": sum(o.get("numRowsTotal", 0) for o in operators) if operators else None,
         "state_bytes": sum(o.get("memoryUsedBytes", 0) for o in operators) if operators else None,
-        "late": sum(o.get("numRowsDroppedByWatermark", 0) for o in operators) if operators else 0,
+        "late": _late(observed, operators),
+        "refused": sum(map(_refused, operators)),
         "unreadable": sum(int(m.get("unreadable") or 0) for m in observed.values()),
         "sources": read,
         "observed": observed,
     }
+
+
+def _late(observed: Mapping[str, Mapping[str, Any]], operators: Sequence[Mapping[str, Any]]) -> int:
+    """Records that came too late. Before an aggregate they are counted one by one; behind it Spark counts rows."""
+    counted = [int(metrics["late"] or 0) for metrics in observed.values() if "late" in metrics]
+    others = (o for o in operators if not (counted and "StateStoreSave" in str(o.get("operatorName"))))
+    return sum(counted) + sum(map(_refused, others))
+
+
+def _refused(operator: Mapping[str, Any]) -> int:
+    """Rows that a state has refused as too late."""
+    return int(operator.get("numRowsDroppedByWatermark", 0))
 
 
 def _source(report: Mapping[str, Any], name: str | None) -> dict[str, Any]:

@@ -319,7 +319,9 @@ class Aggregate(Operator):
                 frame = self.window.in_time(frame, F.col(f"`{time}`"))
             return {"out": self._in_order(frame, fold, time, keys, low), **again}
         frame, time = momentary(frame, time)
-        grouped = self.window.group(frame, time, keys, self.allowance or timedelta(0)).agg(*answers)
+        allowance = self.allowance or timedelta(0)
+        frame = low.in_time(frame, self.window.closes(F.col(f"`{time}`")) + span(allowance))
+        grouped = self.window.group(frame, time, keys, allowance).agg(*answers)
         for name, function in python.items():
             made = aggregators.answer(
                 function, F.col(f"`_headrace_{name}`"), low.schema["out"][name], low.step, timed=True

@@ -88,6 +88,18 @@ class Lowering:
     keep: Callable[[DataFrame, str, str, Column], DataFrame] | None = None
     """How rows are filtered so that those left out are counted, under a name and as what; None: they are not."""
 
+    mark: Column | None = None
+    """The watermark by which records of a batch are late, in microseconds; None: none is, or Spark does not tell."""
+
+    def in_time(self, frame: DataFrame, closes: Column) -> DataFrame:
+        """The records that a window is still open for, by when the last of theirs closes. The others are counted."""
+        from pyspark.sql import functions as F
+
+        if self.keep is None or self.mark is None:
+            return frame
+        open_ = F.coalesce(F.unix_micros(closes) > self.mark, F.lit(True))
+        return self.keep(frame, too_late(self.step), "late", open_)
+
     def kept(self, frame: DataFrame, condition: Column, port: str = OUT) -> DataFrame:
         """The rows that leave by a port: those for which the condition holds. The others are counted."""
         if self.keep is None:
@@ -102,6 +114,15 @@ def left_out(step: str, port: str) -> str:
     'large.out:filtered'
     """
     return f"{step}.{port}:filtered"
+
+
+def too_late(step: str) -> str:
+    """The name under which the records are counted that come too late for a step.
+
+    >>> too_late("minutes")
+    'minutes.late'
+    """
+    return f"{step}.late"
 
 
 class Operator(Options, ABC):
@@ -172,6 +193,10 @@ class Operator(Options, ABC):
 
     def sets_time(self) -> bool:
         """Whether it needs the time of its input marked for Spark, and marks that of its output itself."""
+        return False
+
+    def holds_time_back(self) -> bool:
+        """Whether behind it the watermark is another than before it, by how much Spark does not tell."""
         return False
 
     def drops_late(self) -> bool:

@@ -142,6 +142,9 @@ class Join(Sides):
             bound += f" (first input) or {before} (second input)"
         return State(what="the records of both inputs", bound=bound)
 
+    def holds_time_back(self) -> bool:
+        return self.within is not None
+
     def sets_time(self) -> bool:
         return self.within is not None
 

@@ -4,6 +4,9 @@ Spark drops a record when all its windows have ended by the watermark of the bat
 is on disk before the batch runs, in `offsets/N-1` of the checkpoint, and stays there; so which records are late
 is the same when a batch is repeated. They are looked for on the way into the window, in Arrow batches that are
 passed on as they are, and written to a file for each task; the driver hands the files of a batch to the sinks.
+
+Spark counts what it drops behind the grouping within a task, several records of a window and key as one. So whole
+records are dropped, and counted, before that, by the same watermark (`headrace.Watermark`, in Java).
 """
 
 from __future__ import annotations
@@ -72,6 +75,14 @@ def _noted(journal: Path, batch: int) -> int | None:
         if line.startswith(start):
             return int(json.loads(line)["watermark"]) * 1000
     return None
+
+
+def before_batch(session: SparkSession, checkpoint: Path) -> Column:
+    """The watermark by which a record is late, in microseconds: that of the batch before the one that is planned."""
+    from pyspark.sql import Column
+
+    java: Any = session._jvm
+    return Column(java.headrace.Watermark.column(str(checkpoint.resolve())))
 
 
 def late_schema(given: Schema) -> Schema:

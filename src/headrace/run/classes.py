@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.log.folders import cache_home, locked
 from headrace.log.jars import ensure as ensure_jars
 from headrace.log.java import Java, find_java
-from headrace.run import forkless
+from headrace.run.jar import JAR
 from headrace.run.process import identify, watch_input
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def ensure(java: Java, jars: Sequence[Path], tell: Tell | None = None) -> None:
 
 def _archive(java: Java, jars: Sequence[Path]) -> Path:
     """Where the archive of exactly this Java and these jars is kept; Java refuses it for any other."""
-    ours = f"{forkless.JAR} {forkless.JAR.stat().st_mtime_ns}"  # the other jars have their version in their name
+    ours = f"{JAR} {JAR.stat().st_mtime_ns}"  # the other jars have their version in their name
     named = "\n".join([str(java.home), str(java.version), str(_pyspark()), *map(str, jars), ours])
     return cache_home() / "classes" / f"{sha256(named.encode()).hexdigest()[:16]}.jsa"
 

@@ -18,7 +18,7 @@ from headrace.compile.counting import Counts
 from headrace.compile.plan import Plan, Query
 from headrace.model import Mode, Port, Sink, Source, Step
 from headrace.observe import events
-from headrace.operators.base import left_out
+from headrace.operators.base import left_out, too_late
 
 if TYPE_CHECKING:
     from headrace.compile.lower import Outcome
@@ -204,10 +204,11 @@ def _upstream(plan: Plan, query: Query, counts: Counts, offsets: Mapping[str, in
     for name in query.steps:
         step = plan.flow[name]
         assert isinstance(step, Step)
-        held = {"late": counts.late, "held": counts.held} if query.stateful == (name,) else {}
-        yield from _step(plan, step, counts, counts.rows, held)
+        alone = {"late": counts.refused, "held": counts.held} if query.stateful == (name,) else {}
+        yield from _step(plan, step, counts, counts.rows, {**alone, **counts.taken.get(too_late(name), {})})
     if len(query.stateful) > 1:  # Spark does not say whose state it is
-        together = _known({"late": counts.late, "held": counts.held})
+        told = all(too_late(name) in counts.taken for name in query.stateful)
+        together = _known({"late": None if told else counts.refused, "held": counts.held})
         yield Line(part="+".join(query.stateful), balance="others", numbers=together)
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from headrace.compile import goal as goals
 from headrace.run import forkless, workers
+from headrace.run.jar import JAR
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,11 +140,11 @@ def settings(
             "spark.local.dir": str(scratch),
             workers.MODULE: workers.__name__,
             # Not as spark.jars: those are copied at each start, and no archive of classes can hold them.
-            "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in (*jars, forkless.JAR)),
+            "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in (*jars, JAR)),
             **forkless.SETTINGS,
         }
     else:
-        ours["spark.jars"] = ",".join(str(jar) for jar in jars)
+        ours |= {"spark.jars": ",".join(str(jar) for jar in jars), "spark.driver.extraClassPath": str(JAR)}
         if host is not None:
             ours |= {"spark.driver.host": host, "spark.driver.bindAddress": host}
     merged = {**ours, **(plan or {}), **(project or {}), **(flow or {})}

@@ -226,10 +226,10 @@ def _nothing_new(entries: Mapping[int, Entry], batch: int) -> bool:
 
 
 def late_of(home: Home, query: str) -> dict[int, int]:
-    """How many records each batch dropped as late, where that was reported."""
+    """How many records, or rows made of them, each batch dropped as late, where that was reported."""
     files = [home.events.with_name("events.1.jsonl"), home.events]
     return {
-        int(event["batch"]): int(event.get("late") or 0)
+        int(event["batch"]): max(int(event.get("late") or 0), int(event.get("refused") or 0))
         for file in files
         if file.exists()
         for event in events.read(file)

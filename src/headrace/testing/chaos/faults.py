@@ -26,17 +26,16 @@ KINDS: Mapping[str, str] = {
     "pause": "the broker stopped for seconds (SIGSTOP)",
     "full-disk": "the driver's Java can write no byte to any file (RLIMIT_FSIZE), as on a full disk",
     "slow-sink": "the sink's table locked for seconds",
-}
-NOT_DONE = {
-    "clock": "the clock of one process can only be moved by libfaketime, under which waits with a limit break: "
-    "Python's never end, and Java's return at once"
+    "clock": "the clock of the run's processes set forward or back, by up to half an hour",
 }
 
 
-def possible(flows: tuple[Moved, ...], *, cluster: bool) -> list[str]:
+def possible(flows: tuple[Moved, ...], *, cluster: bool, clock: bool) -> list[str]:
     """The faults that can be done to these flows; those of the broker only if all of them use it."""
     kafka = all(any(p.connector == "kafka" for p in m.ends) for m in flows)
     found = ["driver", "full-disk"]
+    if clock:
+        found.append("clock")
     if cluster:
         found.append("executor")
     if kafka:

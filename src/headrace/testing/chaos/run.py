@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import statistics
@@ -14,8 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field, replace
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ from headrace.run.inline import local_session
 from headrace.run.journal import Journal
 from headrace.run.verify import Verdict, verify
 from headrace.testing.chaos import faults
+from headrace.testing.chaos.clock import Clock
+from headrace.testing.chaos.clock import build as build_clock
 from headrace.testing.chaos.feed import Feeder, records_for
 from headrace.testing.chaos.scratch import Moved, database_namespace, move
 from headrace.testing.cluster import running_spark_cluster
@@ -72,7 +74,6 @@ class Outcome:
     audit: tuple[str, ...] = ()
     """What in the ledger does not add up."""
     failure: str = ""
-    not_done: Mapping[str, str] = field(default_factory=lambda: dict(faults.NOT_DONE))
 
     @property
     def good(self) -> bool:
@@ -107,10 +108,12 @@ def chaos(files: Sequence[Path], asked: Asked, tell: Callable[[str], None] = lam
             client = {"bootstrap.servers": broker.start(project).bootstrap}
             _create_topics(moved, client)
         feeders = {m.flow.name: _feeders(m, f, user, client, asked) for m, f in zip(moved, files, strict=True)}
-        children = {m.flow.name: cleanup.enter_context(running(m, asked)) for m in moved}
+        if (clock := build_clock(root)) is None:
+            tell("there is no C compiler here: no clock is moved")
+        children = {m.flow.name: cleanup.enter_context(running(m, asked, clock)) for m in moved}
         for thread in (t for found in feeders.values() for t in found):
             thread.start()
-        trial = _Trial(moved, children, asked, project, tell)
+        trial = _Trial(moved, children, asked, project, tell, clock)
         try:
             trial.go()
         finally:
@@ -160,13 +163,14 @@ def _command(moved: Moved, *arguments: str, master: str | None) -> list[str]:
 
 
 @contextmanager
-def running(moved: Moved, asked: Asked) -> Iterator[subprocess.Popen[bytes]]:
+def running(moved: Moved, asked: Asked, clock: Clock | None) -> Iterator[subprocess.Popen[bytes]]:
     """The flow, run and restarted until the block ends; nothing of it is left then."""
     log = moved.project.root / f"{moved.flow.name}.log"
     with log.open("wb") as out:
         child = subprocess.Popen(
             _command(moved, "--restarts", "100000", *(["--spare"] if asked.spare else []), master=asked.master),
             cwd=moved.project.root,
+            env={**os.environ, **(clock.environment() if clock is not None else {})},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
@@ -187,6 +191,11 @@ def running(moved: Moved, asked: Asked) -> Iterator[subprocess.Popen[bytes]]:
             driver.end_group()
 
 
+def _last_batch(moved: Moved) -> Mapping[str, Any] | None:
+    """What the run has told of the last batch that was committed."""
+    return events.last(moved.home.events, "progress") if moved.home.events.exists() else None
+
+
 class _Trial:
     """The faults, one after another, each once the flows are up again."""
 
@@ -197,28 +206,29 @@ class _Trial:
         asked: Asked,
         project: Project,
         tell: Callable[[str], None],
+        clock: Clock | None,
     ) -> None:
         self.moved, self.running, self.asked, self.project, self.tell = moved, running, asked, project, tell
+        self.clock = clock
         self.draw = random.Random(asked.seed)
         self.done: dict[str, Counter[str]] = {m.flow.name: Counter() for m in moved}
         self.recovery: dict[str, list[float]] = {m.flow.name: [] for m in moved}
         self.stuck: dict[str, str] = {}
 
     def go(self) -> None:
-        began = time.time()
         for m in self.moved:
-            self._batch_after(m, began)
-        kinds = faults.possible(tuple(self.moved), cluster=self.asked.master is not None)
+            self._batch_after(m, None)
+        kinds = faults.possible(tuple(self.moved), cluster=self.asked.master is not None, clock=self.clock is not None)
         if self.asked.faults:
             unfit = [k for k in self.asked.faults if k not in kinds]
             if unfit:
                 raise UsageError(f'fault "{unfit[0]}" cannot be done here', hint=f"these can: {', '.join(kinds)}")
             kinds = list(self.asked.faults)
-        began = time.time()
+        began = time.monotonic()
         for number, kind in enumerate(self._order(kinds)):
             due = began + self.asked.seconds * number / max(1, self.asked.kills)
             moment = self.draw.uniform(0.2, 2.0)
-            time.sleep(max(0.0, due - time.time()) + moment)  # somewhere within a batch, not at its beginning
+            time.sleep(max(0.0, due - time.monotonic()) + moment)  # somewhere within a batch, not at its beginning
             self._do(kind, number)
             if self.stuck:
                 return
@@ -238,7 +248,8 @@ class _Trial:
                     yield kind
 
     def _do(self, kind: str, number: int) -> None:
-        at = {m.flow.name: time.time() for m in self.moved}
+        before = {m.flow.name: _last_batch(m) for m in self.moved}
+        began = time.monotonic()
         seconds = self.draw.uniform(2.0, 6.0)
         self.tell(f"fault {number + 1} ({self.asked.kills} for each flow): {faults.KINDS[kind]}")
         struck = [m for m in self.moved if faults.fits(kind, m)]
@@ -246,6 +257,9 @@ class _Trial:
             faults.kill_broker(self.project)
         elif kind == "pause":
             faults.pause_broker(self.project, seconds)
+        elif kind == "clock":
+            assert self.clock is not None
+            self.clock.move(self.draw.uniform(-1800.0, 1800.0))
         else:
             one: Mapping[str, Callable[[Moved], bool]] = {
                 "driver": faults.kill_driver,
@@ -257,9 +271,8 @@ class _Trial:
         for m in struck:
             self.done[m.flow.name][kind] += 1
         for m in struck:
-            after = self._batch_after(m, at[m.flow.name])
-            if after is not None:
-                self.recovery[m.flow.name].append(after)
+            if (at := self._batch_after(m, before[m.flow.name])) is not None:
+                self.recovery[m.flow.name].append(round(at - began, 2))
 
     def _struck(self, strike: Callable[[Moved], bool], moved: Moved) -> bool:
         deadline = time.monotonic() + 60
@@ -269,18 +282,18 @@ class _Trial:
             time.sleep(0.1)
         return True
 
-    def _batch_after(self, moved: Moved, moment: float) -> float | None:
-        """Seconds from a moment to the next batch that is committed; None, and noted, if none is."""
+    def _batch_after(self, moved: Moved, before: Mapping[str, Any] | None) -> float | None:
+        """When a batch is committed after another one; None, and noted, if none is. By what was written down, and
+        not when: the run's clock may be any.
+        """
         deadline = time.monotonic() + PATIENCE
         name = moved.flow.name
         while time.monotonic() < deadline:
-            last = events.last(moved.home.events, "progress") if moved.home.events.exists() else None
-            at = datetime.fromisoformat(last["at"]).astimezone(UTC).timestamp() if last else 0.0
-            if at > moment:
-                return round(at - moment, 3)
+            if _last_batch(moved) not in (before, None):
+                return time.monotonic()
             if self.running[name].poll() is not None:
                 break
-            time.sleep(0.1)
+            time.sleep(0.05)
         log = self.project.root / f"{name}.log"
         self.stuck[name] = f"no batch was committed any more: {log.read_text(errors='replace')[-1500:].strip()}"
         return None
