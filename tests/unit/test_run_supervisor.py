@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,7 +55,13 @@ def run(home: Home, monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr(supervisor, "backoff", lambda failures: 0.01)
 
     def run(
-        driver: str, *, restarts: int = 5, outage: float = 0.0, spare: bool = False, as_json: bool = False
+        driver: str,
+        *,
+        restarts: int = 5,
+        outage: float = 0.0,
+        spare: bool = False,
+        as_json: bool = False,
+        wall: Callable[[], float] = time.time,
     ) -> tuple[int, str, str]:
         script = home.path / "driver.py"
         script.write_text(PREFIX + textwrap.dedent(driver))
@@ -63,7 +70,8 @@ def run(home: Home, monkeypatch: pytest.MonkeyPatch) -> Run:
         view = View(as_json=as_json, out=out, err=err, live=False)
         with home.lock() as lock:
             index = Index(home.path.parent.parent)
-            code = Supervisor(home, lock, view, index, command=(sys.executable, str(script))).run()
+            command = (sys.executable, str(script))
+            code = Supervisor(home, lock, view, index, command=command, wall=wall).run()
         return code, out.getvalue(), err.getvalue()
 
     return run
@@ -101,6 +109,32 @@ def test_a_killed_driver_is_started_again_and_its_repeated_batch_counts_once(hom
     recovered = events.last(home.events, "restarted")
     assert recovered is not None
     assert recovered["seconds"] > 0
+
+
+@pytest.mark.parametrize("stands_still", [True, False])
+def test_a_driver_begins_anew_that_stands_still_after_its_clock_was_set_back(
+    home: Home, run: Run, monkeypatch: pytest.MonkeyPatch, stands_still: bool
+) -> None:
+    monkeypatch.setattr(supervisor, "SET_BACK_GRACE", 0.5)
+
+    def wall() -> float:  # forward with the first batch, back with the second
+        batches = sum(e["event"] == "progress" for e in events.read(home.events))
+        return time.time() + (0.0, 3600.0, -1800.0)[min(batches, 2)]
+
+    driver = """
+        say("started"); progress(0)
+        if number == 0:
+            for batch in range(1, 20):
+                time.sleep(0.1); progress(batch)
+                if STANDS_STILL and batch == 1:
+                    time.sleep(60)
+        say("finished")
+    """
+    code, _, err = run(driver.replace("STANDS_STILL", str(stands_still)), wall=wall)
+
+    assert code == 0
+    assert ("the clock was set back by 5,400 s, and no batch was committed since" in err) is stands_still
+    assert len((home.path / "attempts").read_text()) == (2 if stands_still else 1)
 
 
 SPARED = """

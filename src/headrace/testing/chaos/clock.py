@@ -40,7 +40,7 @@ def build(folder: Path) -> Clock | None:
     if compiler is None:
         return None
     library = folder / "clock.so"
-    command = [compiler, "-shared", "-fPIC", "-O2", "-o", str(library), str(SOURCE)]
+    command = [compiler, "-shared", "-fPIC", "-O2", "-o", str(library), str(SOURCE), "-ldl"]
     if subprocess.run(command, capture_output=True, check=False).returncode:
         return None
     return Clock(library, folder / "clock")
