@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
@@ -320,7 +321,7 @@ class Aggregate(Operator):
             return {"out": self._in_order(frame, fold, time, keys, low), **again}
         frame, time = momentary(frame, time)
         allowance = self.allowance or timedelta(0)
-        frame = low.in_time(frame, self.window.closes(F.col(f"`{time}`")) + span(allowance))
+        frame = low.in_time(frame, partial(self.window.is_open, F.col(f"`{time}`"), allowance=allowance))
         grouped = self.window.group(frame, time, keys, allowance).agg(*answers)
         for name, function in python.items():
             made = aggregators.answer(

@@ -91,14 +91,13 @@ class Lowering:
     mark: Column | None = None
     """The watermark by which records of a batch are late, in microseconds; None: none is, or Spark does not tell."""
 
-    def in_time(self, frame: DataFrame, closes: Column) -> DataFrame:
-        """The records that a window is still open for, by when the last of theirs closes. The others are counted."""
+    def in_time(self, frame: DataFrame, is_open: Callable[[Column], Column]) -> DataFrame:
+        """The records for which a window is open under the watermark of a batch; the others are counted."""
         from pyspark.sql import functions as F
 
         if self.keep is None or self.mark is None:
             return frame
-        open_ = F.coalesce(F.unix_micros(closes) > self.mark, F.lit(True))
-        return self.keep(frame, too_late(self.step), "late", open_)
+        return self.keep(frame, too_late(self.step), "late", F.coalesce(is_open(self.mark), F.lit(True)))
 
     def kept(self, frame: DataFrame, condition: Column, port: str = OUT) -> DataFrame:
         """The rows that leave by a port: those for which the condition holds. The others are counted."""

@@ -141,6 +141,22 @@ class Window(Options):
         begins = F.unix_micros(column) - F.pmod(F.unix_micros(column), F.lit(micros))
         return F.timestamp_micros(begins) + span(self.length)
 
+    def is_open(self, time: Column, mark: Column, allowance: timedelta = timedelta(0)) -> Column:
+        """Whether a record of this time has a window that is open under a watermark, in microseconds.
+
+        The watermark is the same for all records of a batch, so where windows are as long as each other it is turned
+        into the first time that is not too late, once, and each record's time is only compared with that.
+        """
+        from pyspark.sql import functions as F
+
+        length, step = (F.lit(round(n.total_seconds() * 1_000_000)) for n in (self.length + allowance, self.step))
+        if self.zone:
+            return F.unix_micros(self.closes(time) + span(allowance)) > mark
+        if self.session:
+            return F.unix_micros(time) > mark - length
+        begins = mark - length  # the last window that is closed begins here at the latest
+        return F.unix_micros(time) >= begins - F.pmod(begins, step) + step
+
     def group(
         self, frame: DataFrame, time: str, keys: list[Column], allowance: timedelta = timedelta(0)
     ) -> GroupedData:
