@@ -7,6 +7,7 @@ Java 17, no dates, nothing compressed. Another javac, or none, cannot tell wheth
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import pyspark
 
+from headrace.log.jars import ensure
 from headrace.run.jar import JAR, SOURCES
 
 RELEASE = "17"
@@ -34,9 +36,9 @@ def compiler() -> str | None:
 def made(javac: str) -> bytes:
     """The jar as the sources say."""
     sources = [str(path) for path in sorted(SOURCES.rglob("*.java"))]
-    libraries = Path(pyspark.__file__).parent / "jars" / "*"
+    libraries = os.pathsep.join([str(Path(pyspark.__file__).parent / "jars" / "*"), *map(str, ensure("spark"))])
     with tempfile.TemporaryDirectory() as folder, io.BytesIO() as held:
-        command = [javac, "--release", RELEASE, "-g:none", "-nowarn", "-proc:none", "-cp", str(libraries), "-d", folder]
+        command = [javac, "--release", RELEASE, "-g:none", "-nowarn", "-proc:none", "-cp", libraries, "-d", folder]
         subprocess.run([*command, *sources], check=True)
         with zipfile.ZipFile(held, "w", zipfile.ZIP_STORED) as jar:
             for path in sorted(Path(folder).rglob("*.class")):

@@ -8,12 +8,11 @@ from uuid import uuid4
 import pytest
 
 from headrace.connectors import kafka_transactions as transactions
-from headrace.connectors.kafka_transactions import last_mark, write_once, write_part
+from headrace.connectors.kafka_transactions import MARKS, write_once
 from headrace.log import topics
 from headrace.log.consume import consume
 
 if TYPE_CHECKING:
-    import pyarrow as pa
     from confluent_kafka import Producer
     from pyspark.sql import DataFrame, SparkSession
 
@@ -47,10 +46,14 @@ def plain_producer(broker: str) -> Producer:
     return Producer({"bootstrap.servers": broker})
 
 
-def arrow(*texts: str) -> list[pa.RecordBatch]:
-    import pyarrow as pa
+def older_producer(broker: str, who: str) -> Producer:
+    """As a task of an older driver has it, in a transaction."""
+    from confluent_kafka import Producer
 
-    return [pa.RecordBatch.from_pydict({"key": list(texts), "value": [t.encode() for t in texts]})]
+    producer = Producer({"bootstrap.servers": broker, "transactional.id": f"{who}/0", "log_level": 0})
+    producer.init_transactions(30)
+    producer.begin_transaction()
+    return producer
 
 
 def test_a_repeated_batch_is_written_once(broker: str, topic: str, spark: SparkSession) -> None:
@@ -68,7 +71,6 @@ def test_after_a_restart_the_marks_tell_what_is_written(broker: str, topic: str,
     transactions._writers.clear()  # as a new driver: it knows of no worker, so producers are made anew
     again = write_once(rows(spark, 0, 40), client, topic, 7, who, "out")
     assert (again.written, again.skipped) == (0, 40)
-    assert last_mark(client, f"{who}/0") == 7
     assert write_once(rows(spark, 40, 50), client, topic, 8, who, "out").written == 10
     assert found(broker, topic) == values(0, 50)
 
@@ -95,37 +97,63 @@ def test_a_batch_half_written_is_completed_though_the_partitions_come_in_another
     assert found(broker, topic) == values(0, 50)
 
 
-def test_a_task_killed_within_its_transaction_leaves_nothing(broker: str, topic: str) -> None:
+def test_a_task_killed_within_its_transaction_leaves_nothing(broker: str, topic: str, spark: SparkSession) -> None:
     client, who = {"bootstrap.servers": broker}, f"w-{uuid4().hex}"
-    transactions.require_topic(client, transactions.MARKS, 1, "out", compacted=True)
-    dying = transactions._initialise(client, who, "0")
-    dying.producer.begin_transaction()
-    dying.producer.produce(topic, value="half")
-    dying.producer.flush(10)
+    dying = older_producer(broker, who)
+    dying.produce(topic, value="half")
+    dying.flush(10)
 
-    done = write_part(iter(arrow("whole")), client, topic, 0, who, "0", None)
-
-    assert done is not None
-    assert done.written == 1
-    assert found(broker, topic) == ["whole"]
+    assert write_once(rows(spark, 0, 10).coalesce(1), client, topic, 0, who, "out").written == 10
+    assert found(broker, topic) == values(0, 10)
 
 
-def test_a_zombie_can_neither_commit_nor_write_twice(broker: str, topic: str) -> None:
+def test_a_zombie_can_neither_commit_nor_write_twice(broker: str, topic: str, spark: SparkSession) -> None:
     from confluent_kafka import KafkaException
 
     client, who = {"bootstrap.servers": broker}, f"w-{uuid4().hex}"
-    transactions.require_topic(client, transactions.MARKS, 1, "out", compacted=True)
-    zombie = transactions._initialise(client, who, "0")
-    zombie.producer.begin_transaction()
-    zombie.producer.produce(topic, value="same")
-    write_part(iter(arrow("same")), client, topic, 3, who, "0", None)
-    zombie.producer.produce(transactions.MARKS, key=f"{who}/0", value="3")
+    zombie = older_producer(broker, who)
+    zombie.produce(topic, value="v0")
+    write_once(rows(spark, 0, 10).coalesce(1), client, topic, 3, who, "out")
     with pytest.raises(KafkaException):
-        zombie.producer.commit_transaction(30)
-    assert found(broker, topic) == ["same"]
+        zombie.commit_transaction(30)
+    assert found(broker, topic) == values(0, 10)
 
 
-def test_a_partition_without_rows_needs_no_transaction(broker: str, topic: str) -> None:
+def test_a_mark_is_found_though_another_writer_has_a_transaction_open(
+    broker: str, topic: str, spark: SparkSession
+) -> None:
+    """As after a crash in which one task had committed and another had not: what is open must not hide the mark."""
     client, who = {"bootstrap.servers": broker}, f"w-{uuid4().hex}"
-    assert write_part(iter([]), client, topic, 0, who, "0", None) is None
-    assert (who, "0") not in transactions._open
+    other = older_producer(broker, f"w-{uuid4().hex}")
+    other.produce(topic, value="open")
+    other.flush(10)
+    write_once(rows(spark, 0, 10).coalesce(1), client, topic, 3, who, "out")
+    transactions._writers.clear()
+    assert write_once(rows(spark, 0, 10).coalesce(1), client, topic, 3, who, "out").skipped == 10
+    other.abort_transaction(30)
+    assert found(broker, topic) == values(0, 10)
+
+
+def test_a_partition_without_rows_needs_no_transaction(broker: str, topic: str, spark: SparkSession) -> None:
+    client, who = {"bootstrap.servers": broker}, f"w-{uuid4().hex}"
+    done = write_once(rows(spark, 0, 0), client, topic, 0, who, "out")
+    assert (done.written, done.skipped) == (0, 0)
+    assert f"{MARKS}/{who}/0" not in groups_of(broker)
+
+
+def test_keys_headers_and_empty_values_arrive(broker: str, topic: str, spark: SparkSession) -> None:
+    client, who = {"bootstrap.servers": broker}, f"w-{uuid4().hex}"
+    frame = spark.sql(
+        "SELECT * FROM VALUES ('a', CAST('x' AS BINARY), array(struct('h' AS key, CAST('1' AS BINARY) AS value))), "
+        "(NULL, NULL, NULL) AS t(key, value, headers)"
+    )
+    assert write_once(frame.coalesce(1), client, topic, 0, who, "out").written == 2
+    got = {(m.key, m.value, tuple(m.headers or ())) for m in consume(client, topic, until_end=True)}
+    assert got == {(b"a", b"x", (("h", b"1"),)), (None, None, ())}
+
+
+def groups_of(broker: str) -> list[str]:
+    from confluent_kafka.admin import AdminClient
+
+    listed = AdminClient({"bootstrap.servers": broker}).list_consumer_groups(request_timeout=20).result()
+    return [group.group_id for group in listed.valid]

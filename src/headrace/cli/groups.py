@@ -26,7 +26,8 @@ def group() -> None:
 @group.command("list")
 @bootstrap_option
 @json_option
-def group_list(bootstrap: str | None, as_json: bool) -> None:
+@click.option("--all", "everything", is_flag=True, help="Those too in which sinks note which batches are written.")
+def group_list(bootstrap: str | None, as_json: bool, everything: bool) -> None:
     """List groups and their states.
 
     \b
@@ -34,9 +35,10 @@ def group_list(bootstrap: str | None, as_json: bool) -> None:
       headrace group list
       headrace group list --json
     """
+    from headrace.connectors.kafka_transactions import MARKS
     from headrace.log import groups
 
-    found = groups.listing(client_of(bootstrap))
+    found = [g for g in groups.listing(client_of(bootstrap)) if everything or not g.name.startswith(f"{MARKS}/")]
     if as_json:
         print_json([{"name": g.name, "state": g.state} for g in found])
     else:

@@ -12,17 +12,15 @@ The newest time of a source's records is what Spark itself has noted where it ma
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from headrace.compile.observed import Counted, of_this_batch, this_execution
+from headrace.compile.observed import Counted, this_execution
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
-
-    from headrace.compile.staged import Left
 
 _FIRST = 1_000_000
 _MARK = re.compile(r"SPARK_PARTITION_ID\(\) >= -(\d+)\)", re.IGNORECASE)
@@ -30,7 +28,6 @@ _KEEPS_STATE = re.compile(r"StateStoreSave|SymmetricHashJoin|StreamingDeduplicat
 _MARKS_TIME = "EventTimeWatermark"
 _FLAG = "_headrace_kept"
 _WIRE, _KEPT = "wire", "kept"
-_STAGE = "stage"
 _NO_TIME = -(2**63)
 TIMED = ".time"
 """How the name ends under which a source's records without a time that is believed are counted."""
@@ -72,10 +69,6 @@ class Counter(Protocol):
         """The rows for which the condition holds; the others are counted under the name, as the field."""
         ...
 
-    def left(self, frame: DataFrame, left: tuple[Left, ...], numbers: Sequence[Column]) -> DataFrame:
-        """The same rows; what they tell of records that a vectorised stage has left out is added to the counts."""
-        ...
-
 
 class Uncounted:
     """Counts nothing."""
@@ -86,9 +79,6 @@ class Uncounted:
     def kept(self, frame: DataFrame, name: str, field: str, condition: Column) -> DataFrame:
         return frame.where(condition)
 
-    def left(self, frame: DataFrame, left: tuple[Left, ...], numbers: Sequence[Column]) -> DataFrame:
-        return frame
-
 
 class Stream:
     """Counts in a stream; `read` is called in `foreachBatch`, after the batch was computed."""
@@ -97,7 +87,6 @@ class Stream:
         self._session = session
         self._numbers: dict[tuple[str, str], int] = {}
         self._fields: dict[str, str] = {}
-        self._left: dict[str, tuple[Left, ...]] = {}
 
     def wire(self, frame: DataFrame, name: str) -> DataFrame:
         return self._counted(frame, "wire", name)
@@ -111,11 +100,6 @@ class Stream:
 
         number = self._numbers.setdefault((where, name), _FIRST + len(self._numbers))
         return frame.where(F.spark_partition_id() >= F.lit(-number))
-
-    def left(self, frame: DataFrame, left: tuple[Left, ...], numbers: Sequence[Column]) -> DataFrame:
-        name = f"{_STAGE} {len(self._left)}"
-        self._left[name] = left
-        return frame.observe(name, *numbers)
 
     def read(self) -> Counts:
         """What was counted in the batch."""
@@ -138,7 +122,7 @@ class Stream:
             elif text.startswith(_MARKS_TIME):
                 stats = node().eventTimeStats().value()
                 marked = int(stats.max()) if stats.count() else _NO_TIME
-        counts = Counts(
+        return Counts(
             rows={name: number for (where, name), number in rows.items() if where == "wire"},
             taken={n: {f: rows["before", n] - rows["behind", n]} for n, f in self._fields.items()},
             times={
@@ -149,7 +133,6 @@ class Stream:
             held=sum(held) if held else None,
             refused=sum(refused) if refused else None,
         )
-        return _with_left(counts, of_this_batch(self._session), self._left) if self._left else counts
 
 
 class Observed:
@@ -178,9 +161,6 @@ class Observed:
         number = self._names[name] = self._names.get(name, 0) + 1
         return f"{what} {number} {name}"
 
-    def left(self, frame: DataFrame, left: tuple[Left, ...], numbers: Sequence[Column]) -> DataFrame:
-        raise AssertionError("in real-time mode there is no vectorised stage")
-
     @staticmethod
     def read(report: Mapping[str, Any]) -> Counts:
         """What was counted in a batch, from Spark's report of it."""
@@ -208,12 +188,6 @@ class Once:
 
     def __init__(self, session: SparkSession) -> None:
         self._counted = Counted(session)
-        self._left: dict[str, tuple[Left, ...]] = {}
-
-    def left(self, frame: DataFrame, left: tuple[Left, ...], numbers: Sequence[Column]) -> DataFrame:
-        name = f"{_STAGE} {len(self._left)}"
-        self._left[name] = left
-        return self._counted.observe(frame, name, *numbers)
 
     def wire(self, frame: DataFrame, name: str) -> DataFrame:
         from pyspark.sql import functions as F
@@ -230,33 +204,7 @@ class Once:
         """What was counted."""
         found = self._counted.read()
         rows = {name: int(metrics["rows"]) for name, metrics in found.items() if "rows" in metrics}
-        taken = {name: m for name, m in found.items() if "rows" not in m and name not in self._left}
-        return _with_left(Counts(rows=rows, taken=taken), found, self._left)
-
-
-def _with_left(
-    counts: Counts, observed: Mapping[str, Mapping[str, Any]], left: Mapping[str, tuple[Left, ...]]
-) -> Counts:
-    """The counts with what vectorised stages have left out; a source that is lowered twice tells the same twice."""
-    numbers: dict[Left, int] = {}
-    telling: dict[str, int] = {}
-    for name, each in left.items():
-        told = observed.get(name) or {}
-        for one in each:
-            numbers[one] = max(numbers.get(one, 0), int(told.get(one.field) or 0))
-            telling[one.source] = max(telling.get(one.source, 0), int(told.get("telling") or 0))
-    rows, taken, times = dict(counts.rows), dict(counts.taken), dict(counts.times)
-    for source, number in telling.items():
-        if source in times:
-            times[source] = times[source]._replace(records=times[source].records - number)
-    for one, number in numbers.items():
-        rows |= {wire: rows[wire] + number for wire in one.wires if wire in rows}
-        if one.source in times:
-            times[one.source] = times[one.source]._replace(records=times[one.source].records + number)
-        if number or one.filter in taken:
-            there = taken.get(one.filter, {})
-            taken[one.filter] = {**there, "filtered": int(there.get("filtered") or 0) + number}
-    return replace(counts, rows=rows, taken=taken, times=times)
+        return Counts(rows=rows, taken={name: m for name, m in found.items() if "rows" not in m})
 
 
 def flagged(frame: DataFrame, condition: Column) -> DataFrame:

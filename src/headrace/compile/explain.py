@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.catalogue import SOURCES
+from headrace.catalogue import SINKS, SOURCES
 from headrace.check.rules import between
 from headrace.check.wires import Wires, wires
 from headrace.compile.plan import Plan
-from headrace.compile.planner import remembers
-from headrace.compile.stage import Stage
-from headrace.formats.json_native import ENGINE
-from headrace.model import OUT, Mode, Port, Sink, Source, Step
+from headrace.compile.planner import format_of, needed, remembers
+from headrace.model import OUT, Mode, Port, Schema, Sink, Source, Step
 from headrace.operators.base import Operator, State
 from headrace.options import show_duration
 
@@ -36,7 +34,6 @@ def explain(plan: Plan) -> dict[str, Any]:
             }
             for q in plan.queries
         ],
-        "stages": [_stage(stage) for stage in plan.stages],
         "ledger": [{"part": name, "counted": said} for name, said in _ledger(plan)],
         "guarantees": [{"sink": p.sink, "delivery": str(p.delivery), "because": p.because} for p in plan.promises],
         "settings": [{"name": c.what, "value": c.value, "why": c.why, "by_author": c.by_author} for c in plan.choices],
@@ -69,34 +66,24 @@ def _part(plan: Plan, found: Wires, part: Source | Step | Sink) -> dict[str, Any
         return (
             said
             | {"does": part.connector, "columns": str(schema), "event_time": time, "table": _table(part)}
-            | {"rejects": _rejects(plan, part)}
+            | {"rejects": _rejects(plan, part), "coded": _decoded(plan, part, schema)}
         )
-    return said | {"does": part.connector, "columns": str(plan.schemas[part.inputs[0]])}
+    columns = plan.schemas[part.inputs[0]]
+    return said | {"does": part.connector, "columns": str(columns), "coded": _encoded(part, columns)}
 
 
-def _stage(stage: Stage) -> dict[str, Any]:
-    """What a native engine does for a source, up to where, and why no further."""
-    return {
-        "query": stage.query,
-        "source": stage.source,
-        "engine": ENGINE if stage.columns else None,
-        "decodes": [name for name, _ in stage.columns],
-        "drops": list(stage.drops),
-        "border": stage.border or None,
-        "why": stage.why,
-    }
+def _decoded(plan: Plan, source: Source, schema: Schema) -> str | None:
+    """How the bytes of a source become columns, where there is something to say."""
+    connector = SOURCES[source.connector]
+    form = format_of(source, connector.default_format) if connector.carries == "bytes" else None
+    return None if form is None else form.decodes(schema.keeping(needed(plan.flow, plan.schemas)[source.name]))
 
 
-def _stage_lines(stage: dict[str, Any]) -> list[str]:
-    """The same in words."""
-    if stage["engine"] is None:
-        return [f"  {stage['source']}: decoded by Spark: {stage['why']}"]
-    drops = f"; there is dropped what {', '.join(stage['drops'])} leaves out" if stage["drops"] else ""
-    then = f"from {stage['border']} on, because {stage['why']}" if stage["border"] else f"the rest; {stage['why']}"
-    return [
-        f"  {stage['source']}: {', '.join(stage['decodes'])} decoded in Arrow batches by {stage['engine']}{drops}",
-        f"      Spark    all records that are not plain, and {then}",
-    ]
+def _encoded(sink: Sink, schema: Schema) -> str | None:
+    """How the rows of a sink become bytes, where there is something to say."""
+    connector = SINKS[sink.connector]
+    form = format_of(sink, connector.default_format) if connector.carries == "bytes" else None
+    return None if form is None else form.encodes(schema)
 
 
 def _rejects(plan: Plan, part: Source | Step) -> dict[str, Any] | None:
@@ -175,6 +162,8 @@ def text(plan: Plan) -> str:
         source = f" <- {', '.join(step['from'])}" if step["from"] else ""
         lines.append(f"  {step['name']}: {step['does']}{source}")
         lines.append(f"      columns  {step['columns']}")
+        if step.get("coded"):
+            lines.append(f"      {'written ' if step['kind'] == 'sink' else 'read    '} {step['coded']}")
         if step.get("event_time"):
             lines.append(f"      time     {step['event_time']}")
         if step.get("table"):
@@ -195,9 +184,6 @@ def text(plan: Plan) -> str:
         every = f", every {query['every']}" if query["every"] else ""
         does = " -> ".join([", ".join(query["reads"]), *query["steps"], ", ".join(query["writes"])])
         lines.append(f"  {query['name']}: {does} ({query['output']}{every})")
-    if said["stages"]:
-        lines += ["", "vectorised stage"]
-        lines += [line for stage in said["stages"] for line in _stage_lines(stage)]
     lines += ["", "guarantees"]
     lines += [f"  {g['sink']}: {g['delivery']}, because {g['because']}" for g in said["guarantees"]]
     lines += ["", "ledger"]

@@ -7,21 +7,19 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from headrace.catalogue import FORMATS, SOURCES
+from headrace.catalogue import SOURCES
 from headrace.compile import letters as dead
-from headrace.compile import staged as staging
 from headrace.compile.counting import Counter, Uncounted
 from headrace.compile.leaves import tagged
-from headrace.compile.letters import Counting, Looking, Rejects
+from headrace.compile.letters import Looking, Rejects
 from headrace.compile.plan import Plan, Query
-from headrace.compile.planner import needed
+from headrace.compile.planner import format_of, needed
 from headrace.compile.spans import Again
-from headrace.compile.stage import Stage, untimed
 from headrace.compile.times import timed
 from headrace.compile.where import Where
 from headrace.connectors.base import ORIGIN, REASON, Reading
 from headrace.formats.base import Format
-from headrace.model import OUT, Port, Schema, Sink, Source, Step
+from headrace.model import OUT, Port, Schema, Source, Step
 from headrace.operators.base import Lowering, Operator
 from headrace.operators.late import before_batch
 from headrace.operators.letters import Reject, because
@@ -34,15 +32,6 @@ if TYPE_CHECKING:
 def read_name(source: str) -> str:
     """The name under which what a source reads is counted, before anything is done with it."""
     return f"{source}:read"
-
-
-def format_of(part: Source | Sink, default: str | None) -> Format[Any] | None:
-    """The format of a part with its options: its own, or the one its connector takes by default."""
-    name = part.format or default
-    if name is None:
-        return None
-    model = FORMATS[name].options_model
-    return FORMATS[name](part.format_options if part.format_options is not None else model())
 
 
 def _asks_arrival(source: Source) -> bool:
@@ -86,8 +75,6 @@ class Branch:
                 frame = self._expected(part, out, frame)
                 marks = marked and (isinstance(part, Source) or part.options.remakes_columns())
                 timed_frame = self._mark(out, frame) if marks else frame
-                if isinstance(part, Source):
-                    timed_frame = self._told(part, timed_frame)
                 self.frames[out, marked] = self._counted(part, out, timed_frame)
         return self.frames[port, marked]
 
@@ -234,13 +221,12 @@ class Branch:
             if source.table is None:
                 frame = self.wires.wire(frame, read_name(source.name))
             if connector.carries == "bytes" and form is not None:
-                frame = self.decoded(source, frame, form, untimed(source, wanted))
+                frame = self.decoded(source, frame, form, _untimed(source, wanted))
             elif reading.reasons:
                 frame = self._readable(source, frame).drop(REASON)
             if source.time is not None and wanted.event_time is not None:
                 frame = timed(source, frame, wanted.event_time, self.rejects)
-            beside = (*self._carried((frame,)), *staging.tells(frame))
-            return frame.select(*(f"`{name}`" for name in (*wanted.names, *beside)))
+            return frame.select(*(f"`{name}`" for name in (*wanted.names, *self._carried((frame,)))))
 
         return {OUT: read() if source.table is None else self.where.tables.frame(source.name, source.table, read)}
 
@@ -252,34 +238,9 @@ class Branch:
         stated = source.schema or form.own_schema or wanted
         # Where fields are known by their position, none can be left out before it is read.
         parsed = stated if form.positional else wanted.keeping(n for n in wanted.names if n not in carried)
-        stage = self._stage(source, parsed)
-        if stage is None:
-            struct, reason = form.decode(F.col("value"), parsed)
-            read = frame.select(struct.alias("_record"), reason.alias(REASON), *carried)
-            return self._readable(source, read).select("_record.*", *carried)
-        frame = staging.staged(frame, source, stage, parsed)
-        columns, reason = staging.decoded(form, parsed)
-        read = frame.select(*columns, reason.alias(REASON), *carried, *staging.tells(frame))
-        return self._readable(source, read).drop(REASON)
-
-    def _stage(self, source: Source, parsed: Schema) -> Stage | None:
-        """What is done natively for a source; only on the main path: whoever looks for bad records takes Spark's."""
-        if self.trunk is None or not isinstance(self.rejects, Counting) or source.name in self.where.sources:
-            return None
-        query = self.trunk.name
-        found = next((s for s in self.plan.stages if (s.query, s.source) == (query, source.name) and s.columns), None)
-        same = found is not None and {*found.columns} == {(f.name, str(f.type)) for f in parsed}
-        return found if same and not self.where.real_time and staging.is_on(self.where.session) else None
-
-    def _told(self, source: Source, frame: DataFrame) -> DataFrame:
-        """The frame without the rows that only tell what a stage has left out, which is added to the counts."""
-        if not staging.tells(frame):
-            return frame
-        assert self.trunk is not None
-        assert isinstance(self.rejects, Counting)
-        stage = next(s for s in self.plan.stages if (s.query, s.source) == (self.trunk.name, source.name))
-        counted = self.rejects.counter.left(frame, staging.left(stage), staging.numbers(frame))
-        return staging.told(counted)
+        struct, reason = form.decode(F.col("value"), parsed)
+        read = frame.select(struct.alias("_record"), reason.alias(REASON), *carried)
+        return self._readable(source, read).select("_record.*", *carried)
 
     def _readable(self, source: Source, frame: DataFrame) -> DataFrame:
         """The frame without the records that cannot be read."""
@@ -289,6 +250,16 @@ class Branch:
         return self.rejects.take(
             source.name, frame, because(reason), reason.isNotNull(), counted=dead.UNREADABLE, readable=False
         )
+
+
+def _untimed(source: Source, wanted: Schema) -> Schema:
+    """The columns to be decoded: the time as the author stated it, or left out where it is not in the record."""
+    if source.time is None or wanted.event_time is None:
+        return wanted
+    if source.time.kind != "event":
+        return Schema.of((f.name, f.type) for f in wanted if f.name != wanted.event_time)
+    stated = source.schema.find(wanted.event_time) if source.schema is not None else None
+    return wanted if stated is None else wanted.with_columns([(stated.name, stated.type)])
 
 
 def _with_source(frame: DataFrame, source: str) -> DataFrame:

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from headrace.catalogue import SINKS, SOURCES
 from headrace.compile import letters as dead
 from headrace.compile.counting import Counts, Observed, Once, Stream, Uncounted
-from headrace.compile.frames import Branch, format_of
+from headrace.compile.frames import Branch
 from headrace.compile.leaves import Leaf, leaves
 from headrace.compile.letters import Counting, Looking, Rejects
 from headrace.compile.plan import Plan, Query
-from headrace.compile.planner import may_reject
+from headrace.compile.planner import format_of, may_reject
 from headrace.compile.where import Where
 from headrace.connectors.attempts import first_attempt
 from headrace.connectors.base import Batch, Between, Holding, Place, SinkConnector, Written

@@ -7,7 +7,6 @@ run over its frame. A frame that is computed twice counts twice, so it must be c
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -27,21 +26,6 @@ def this_execution(session: SparkSession) -> Any:
     query = session.sparkContext.getLocalProperty(_QUERY)
     running: Any = session._jsparkSession.streams().get(query) if query else None
     return None if running is None else running.streamingQuery().lastExecution()
-
-
-def of_this_batch(session: SparkSession) -> Metrics:
-    """The metrics observed in the stream's part of a batch, by name; to be called in `foreachBatch`, after an action.
-
-    All are zero, or null, as long as the batch has not been computed. Outside `foreachBatch` there are none.
-    """
-    execution = this_execution(session)
-    if execution is None:
-        return {}
-    found, metrics = {}, execution.observedMetrics().iterator()
-    while metrics.hasNext():
-        pair = metrics.next()
-        found[str(pair._1())] = json.loads(pair._2().json())
-    return found
 
 
 class Counted:

@@ -5,13 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
 from headrace.check.guarantees import Promise
 from headrace.model import Changes, Flow, Mode, Port, Schema
-
-if TYPE_CHECKING:
-    from headrace.compile.stage import Stage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +69,5 @@ class Plan:
     """In real-time mode, how long between two checkpoints."""
     slots: int | None = None
     """In real-time mode, how many tasks run at once; None: not known before the topics were asked."""
-    stages: tuple[Stage, ...] = ()
-    """What a native engine does, for every source of bytes."""
     changes: Mapping[Port, Changes] = field(default_factory=dict)
     """What the rows on each wire mean."""

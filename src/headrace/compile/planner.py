@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
-from headrace.catalogue import SINKS
+from headrace.catalogue import FORMATS, SINKS
 from headrace.check.guarantees import Promise, promise
 from headrace.check.real_time import aside, late_from
 from headrace.check.wires import Wires, renewed, wires
 from headrace.compile import goal as goals
 from headrace.compile.plan import Choice, Plan, Query
-from headrace.compile.stage import installed, stages
 from headrace.errors import FlowError
+from headrace.formats.base import Format
 from headrace.model import Changes, Delivery, Flow, Mode, Part, Port, Schema, Sink, Source, Step
 from headrace.operators.base import Operator
 from headrace.options import show_duration
@@ -27,12 +28,10 @@ def plan(
     until_done: bool = False,
     partitions: Mapping[str, int] | None = None,
     project: Mapping[str, str] | None = None,
-    vectorised: bool = True,
 ) -> Plan:
     """What will run. `cores` is how many tasks can run at once; it sizes the shuffle.
 
     `partitions`, of the topics of each source, are known when a run starts; `project` is what headrace.toml sets.
-    `vectorised`: whether a native engine may be used, if there is one.
     Raises FlowError if the flow cannot run in the mode that is asked for, or that its goal needs.
     """
     found = wires(flow)
@@ -67,15 +66,6 @@ def plan(
         promises=tuple(_promise(flow, sink, way.mode) for sink in flow.sinks),
         choices=choices,
         changes=found.changes,
-        stages=stages(
-            flow,
-            found.schemas,
-            made,
-            needed(flow, found.schemas),
-            way.mode,
-            settings={**(project or {}), **dict(flow.spark)},
-            engine=vectorised and installed(),
-        ),
         spark={c.what: c.value for c in spark},
         reading={name: value for name, (value, _) in reading.items()},
         writing={name: value for name, (value, _) in writing.items()},
@@ -225,6 +215,15 @@ def _made(flow: Flow, found: Wires, name: str, sinks: Sequence[Sink], trunk: Por
         stateful=tuple(n for n in steps if remembers(flow[n])),
         every=min((p for n in steps if (p := _every(flow[n])) is not None), default=None),
     )
+
+
+def format_of(part: Source | Sink, default: str | None) -> Format[Any] | None:
+    """The format of a part with its options: its own, or the one its connector takes by default."""
+    name = part.format or default
+    if name is None:
+        return None
+    model = FORMATS[name].options_model
+    return FORMATS[name](part.format_options if part.format_options is not None else model())
 
 
 def needed(flow: Flow, schemas: Mapping[Port, Schema]) -> dict[str, frozenset[str]]:

@@ -173,8 +173,6 @@ class SourceConnector(Connector[O]):
     default_format: ClassVar[str | None] = None
     in_real_time: ClassVar[bool] = False
     """Whether Spark can read it in real-time mode."""
-    bulk: ClassVar[bool] = False
-    """Whether records may come by the million, so that decoding them natively is worth another process."""
     arrival: ClassVar[str | None] = None
     """The name of the column that tells when a record reached the log; None: the source does not know."""
 

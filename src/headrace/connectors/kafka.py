@@ -131,7 +131,6 @@ class KafkaSource(ReplayableSource[KafkaSourceOptions]):
 
     carries = "bytes"
     in_real_time = True
-    bulk = True
     arrival = "kafka_timestamp"
 
     def metadata(self) -> Schema:
@@ -229,7 +228,7 @@ class KafkaSink(TransactionalSink[KafkaSinkOptions]):
     """One record per row. With a `key`, new values for a key can be sent: the last record of a key holds.
 
     Exactly-once is by transactions: consumers that read only committed records (`read_committed`) see each record
-    once. `delivery: at-least-once` writes without them, through Spark's own writer, which is faster.
+    once. `delivery: at-least-once` writes without them, through Spark's own writer.
     """
 
     carries = "bytes"

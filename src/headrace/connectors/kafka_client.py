@@ -69,9 +69,7 @@ def ends_of(client: Mapping[str, str], topic: str, step: str) -> dict[str, int]:
         consumer.close()
 
 
-def require_topic(
-    client: Mapping[str, str], topic: str, partitions: int | None, step: str, *, compacted: bool = False
-) -> None:
+def require_topic(client: Mapping[str, str], topic: str, partitions: int | None, step: str) -> None:
     """Makes sure that a topic is there before the producer waits a minute for it; creates it if it may."""
     identity = client["bootstrap.servers"], topic
     if identity in _there:
@@ -80,7 +78,7 @@ def require_topic(
         if partitions is None:
             hint = f"headrace topic create {topic}, or say `partitions` and it is created"
             raise _not_there(client, topic, f'which sink "{step}" writes to', hint)
-        _create(client, topic, partitions, step, {"cleanup.policy": "compact"} if compacted else {})
+        _create(client, topic, partitions, step)
     _there.add(identity)
 
 
@@ -99,13 +97,13 @@ def _topics(client: Mapping[str, str], step: str) -> dict[str, Any]:
         ) from None
 
 
-def _create(client: Mapping[str, str], topic: str, partitions: int, step: str, config: dict[str, str]) -> None:
+def _create(client: Mapping[str, str], topic: str, partitions: int, step: str) -> None:
     from confluent_kafka import KafkaError, KafkaException
     from confluent_kafka.admin import AdminClient, NewTopic
 
     admin = AdminClient({**client, "log_level": "0"})
     try:
-        for future in admin.create_topics([NewTopic(topic, partitions, config=config)]).values():
+        for future in admin.create_topics([NewTopic(topic, partitions)]).values():
             future.result(_ANSWER_SECONDS)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # somebody else was quicker

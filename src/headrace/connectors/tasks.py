@@ -6,7 +6,6 @@ repeated by another driver may have them the other way round. So such a task is 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
@@ -14,26 +13,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_NAMES = "headrace.tasks"
-"""The property by which the tasks of a job are told their names."""
 _OF_A_TOPIC = ("KafkaBatchInputPartition", "KafkaSourceRDDPartition")
 """What Spark calls a part of a topic in a stream and in a batch."""
 
 
-def name_tasks(frame: DataFrame) -> None:
-    """Tells the tasks of the next action on a frame, started from this thread, what they are called."""
+def task_names(frame: DataFrame) -> list[str]:
+    """What the tasks of an action on a frame are called, by their number."""
     partitions = frame._jdf.queryExecution().toRdd().partitions()
-    names = unlike(_read_by(partition) or str(number) for number, partition in enumerate(partitions))
-    frame.sparkSession.sparkContext.setLocalProperty(_NAMES, json.dumps(names))
-
-
-def task_name() -> str:
-    """In a task: what it is called."""
-    from pyspark import TaskContext
-
-    context = TaskContext.get()
-    assert context is not None
-    return str(json.loads(context.getLocalProperty(_NAMES) or "[]")[context.partitionId()])
+    return unlike(_read_by(partition) or str(number) for number, partition in enumerate(partitions))
 
 
 def unlike(names: Iterable[str]) -> list[str]:

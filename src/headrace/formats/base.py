@@ -45,6 +45,14 @@ class Format(ABC, Generic[O]):
     def encode(self, schema: Schema) -> Column:
         """A BINARY column made from the columns of a frame that has this schema."""
 
+    def decodes(self, schema: Schema) -> str | None:
+        """How `decode` reads these columns, for `explain`; None: there is nothing to say."""
+        return None
+
+    def encodes(self, schema: Schema) -> str | None:
+        """How `encode` writes them."""
+        return None
+
     def file_options(self, *, writing: bool = False) -> tuple[str, Mapping[str, str]]:
         """Spark's name for the format, and the options of its reader, or of its writer."""
         return self.name, {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import Field as Option
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column
 
-CORRUPT = "_headrace_corrupt"
+_WRITTEN = frozenset("string boolean tinyint smallint int bigint double timestamp date".split())
+_READ = _WRITTEN | {"decimal"}
+"""The types that `headrace.JsonReader` and `JsonWriter`, in Java, know; all others are Spark's."""
 
 
 class JsonOptions(Options):
@@ -35,33 +37,33 @@ class JsonFormat(Format[JsonOptions]):
     """
 
     def decode(self, value: Column, schema: Schema) -> tuple[Column, Column]:
+        from pyspark.sql import Column
         from pyspark.sql import functions as F
 
+        java, zone = _java()
+        read = Column(java.JsonReader.column(value._jc, schema.ddl(), zone))
         text = value.cast("string")
-        # Spark's parser stops at the end of the first value, so two objects in one record would pass for one. As
-        # the only item of a list, everything in the record is parsed, and what is not one object shows.
-        read = F.from_json(
-            F.concat(F.lit('{"r":['), text, F.lit("]}")),
-            f"r ARRAY<STRUCT<{schema.ddl()}>>, {CORRUPT} STRING",
-            {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT},
-        )
-        row = F.get(read["r"], F.lit(0))
-        # All that needs the parsed record stands in this one condition: in a branch that is not always taken, Spark
-        # would parse the record a second time.
-        bad = read[CORRUPT].isNotNull() | row.isNull() | (F.size(read["r"]) != 1) | ~F.is_valid_utf8(text)
         why = first_reason(
             no_value(value),
             not_text(text),
             when(~text.rlike(r"^\s*\{[\s\S]*\}\s*$"), "the record is not a JSON object"),
             F.lit("the record is not one JSON object, or a value does not fit its column"),
         )
-        return row, F.when(bad, why)
+        return read["row"], F.when(read["bad"], why)
 
     def encode(self, schema: Schema) -> Column:
+        from pyspark.sql import Column
         from pyspark.sql import functions as F
 
         row = F.struct(*(column(name) for name in schema.names))
-        return F.to_json(row, self._writing()).cast("binary")
+        java, zone = _java()
+        return Column(java.JsonWriter.column(row._jc, schema.ddl(), zone, self._writing()))
+
+    def decodes(self, schema: Schema) -> str | None:
+        return _how(schema, _READ)
+
+    def encodes(self, schema: Schema) -> str | None:
+        return _how(schema, _WRITTEN)
 
     def file_options(self, *, writing: bool = False) -> tuple[str, Mapping[str, str]]:
         return "json", self._writing() if writing else {}
@@ -72,3 +74,19 @@ class JsonFormat(Format[JsonOptions]):
             "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",  # Spark's own cuts off the microseconds
             "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
         }
+
+
+def _how(schema: Schema, known: frozenset[str]) -> str:
+    odd = next((f for f in schema if str(f.type).partition("(")[0] not in known), None)
+    if odd is not None:
+        return f'by Spark, because "{odd.name}" is {odd.type}'
+    return f"{', '.join(schema.names)} in one pass over the bytes; by Spark what is not plain"
+
+
+def _java() -> tuple[Any, str]:
+    """Our classes in Java, and the zone of times that are written without one."""
+    from pyspark.sql import SparkSession
+
+    session = SparkSession.active()
+    java: Any = session._jvm
+    return java.headrace, str(session.conf.get("spark.sql.session.timeZone"))

@@ -144,7 +144,7 @@ def settings(
             **forkless.SETTINGS,
         }
     else:
-        ours |= {"spark.jars": ",".join(str(jar) for jar in jars), "spark.driver.extraClassPath": str(JAR)}
+        ours |= {"spark.jars": ",".join(str(jar) for jar in (*jars, JAR)), "spark.driver.extraClassPath": str(JAR)}
         if host is not None:
             ours |= {"spark.driver.host": host, "spark.driver.bindAddress": host}
     merged = {**ours, **(plan or {}), **(project or {}), **(flow or {})}

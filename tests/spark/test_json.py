@@ -1,0 +1,299 @@
+"""JSON read and written in one pass over its bytes, against Spark: every record and every row has the same answer."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from headrace.formats.json import JsonFormat, JsonOptions
+from headrace.model import Schema
+from tests.bad_inputs import INPUTS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+COLUMNS = Schema.parse(
+    "s STRING, b BOOLEAN, t TINYINT, m SMALLINT, i INT, l BIGINT, d DOUBLE, at TIMESTAMP, day DATE, "
+    "c DECIMAL(12,2), f DECIMAL(4,4), h DECIMAL(18,0)"
+)
+WHOLE = ["0", "-0", "7", "-7", "127", "128", "-129", "32768", "99999", "2147483647", "2147483648", "-2147483649"]
+WHOLE += ["999999999", "1234567890", "999999999999999999", "9223372036854775807", "9223372036854775808", "1" * 400]
+NUMBERS = ["0.0", "-0.0", "1.5", "-1.5", "1e3", "1E-3", "1e+5", "1e22", "1e99", "1e308", "1e309", "1e-400", "5e-324"]
+NUMBERS += ["0.1", "0.30000000000000004", "123456789012345678.12345678901234567", "1.7976931348623157e308", "00", "01"]
+NUMBERS += [
+    "1.",
+    ".5",
+    "+1",
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "0x1f",
+    "1_000",
+    "9007199254740993",
+    "2.2250738585072011e-308",
+]
+TEXTS = [
+    "",
+    "a",
+    "view",
+    "straße",
+    "東京",
+    "😀",
+    "a b",
+    " a ",
+    "1",
+    "1.5",
+    "true",
+    "null",
+    "NaN",
+    "a/b",
+    "\x7f",
+    "\u2028",
+]
+ESCAPED = [r'"\n"', r'"\""', r'"\\"', r'"\/"', r'"\u00e9"', r'"\u0000"', r'"\ud83d\ude00"', r'"\ud800"', r'"\x"']
+ESCAPED += ['"a\tb"', '"a', "'a'", r'"\u12"', r'"a\u0022b"']
+TIMES = [
+    "2024-02-03T04:05:06Z",
+    "2024-02-03T04:05:06.7Z",
+    "2024-02-03T04:05:06.789012Z",
+    "2024-02-03T04:05:06.7890123Z",
+]
+TIMES += ["2024-02-03T04:05:06", "2024-02-03 04:05:06", "2024-02-03T04:05:06+02:00", "2024-02-03T04:05:06.5-09:30"]
+TIMES += ["2024-02-29T00:00:00Z", "2023-02-29T00:00:00Z", "2024-04-31T00:00:00Z", "2024-13-01T00:00:00Z", "2024-02-03"]
+TIMES += [
+    "2024-02-03T24:00:00Z",
+    "2024-02-03T23:59:60Z",
+    "2024-02-03T04:05Z",
+    "2024-02-03T04:05:06z",
+    "1700-01-01T00:00:00Z",
+]
+TIMES += [
+    "2024-02-03T04:05:06+0200",
+    "2024-02-03T04:05:06+19:00",
+    "2024-02-03T04:05:06 UTC",
+    "2024-2-3T4:5:6Z",
+    "20240203",
+]
+TIMES += [
+    "+2024-02-03T04:05:06Z",
+    "1969-12-31T23:59:59.999999Z",
+    "2199-12-31T23:59:59.999999+13:59",
+    " 2024-02-03T04:05:06Z",
+]
+TIMES += [
+    "0001-01-01",
+    "9999-12-31",
+    "2024-01-31",
+    "2024-06-30",
+    "2024-06-31",
+    "yesterday",
+    "2024-02-03T04:05:06Europe/Paris",
+]
+OTHERS = [
+    "true",
+    "false",
+    "null",
+    "{}",
+    "[]",
+    '{"s": "x"}',
+    '[1, {"s": [2]}]',
+    "[[[[1]]]]",
+    '{"a": {"b": {"c": 1}}}',
+    "",
+]
+VALUES_IN_JSON = [*WHOLE, *NUMBERS, *(json.dumps(t, ensure_ascii=False) for t in (*TEXTS, *TIMES)), *ESCAPED, *OTHERS]
+VALUES_IN_JSON += [json.dumps(t) for t in (*TEXTS, *WHOLE)]  # with escapes; numbers in quotes
+
+
+def records() -> list[bytes | None]:
+    """Every value in every column, and records that are odd as a whole."""
+    made: list[str] = [f'{{"{name}": {value}}}' for name in COLUMNS.names for value in VALUES_IN_JSON]
+    draw = random.Random(5)
+    good = {"s": '"x"', "b": "true", "t": "1", "m": "2", "i": "3", "l": "4", "d": "5.5"}
+    good |= {"at": '"2024-01-01T00:00:00Z"', "day": '"2024-01-01"'}
+    for _ in range(300):  # several fields, in any order, some twice, some unknown, spaced as it comes
+        names = draw.choices([*good, "x", "y z", "S", ""], k=draw.randrange(1, 8))
+        pairs = [(n, good.get(n, "1") if draw.random() < 0.8 else draw.choice(VALUES_IN_JSON)) for n in names]
+        space = draw.choice(["", " ", "\n", "\t ", "\r\n"])
+        made.append(
+            f"{space}{{{space}" + f"{space},{space}".join(f'"{n}"{space}:{space}{v}' for n, v in pairs) + f"{space}}}"
+        )
+    made += [
+        '{"s":"a"{"i":1}',
+        ',"s":"a"}',
+        '{"s":"a",}',
+        '{"s" "a"}',
+        '{"\\u0073": "a"}',
+        '{"s": "a"} {"s": "b"}',
+        "{}",
+        "{",
+    ]
+    made += [
+        '{"s": "a"',
+        '"s": "a"}',
+        "[]",
+        '[{"s": "a"}]',
+        '{"s": "a"}x',
+        '/**/{"s": "a"}',
+        '{"s": "a" "i": 1}',
+        "{,}",
+    ]
+    made += [json.dumps({"x": "y" * 50_000, "s": "long"}), json.dumps({"y" * 50_001: 1, "s": "long name"})]
+    wrong = [b'{"s": "\xff"}', b'\xef\xbb\xbf{"s": "a"}', b"", b" ", None, '{"s": "a"}'.encode("utf-16")]
+    return [
+        *(text.encode() for text in made),
+        *wrong,
+        *(bad.value for bad in INPUTS["json"] if len(bad.value or b"") < 10**6),
+    ]
+
+
+def told(name: str) -> str:
+    """A column as a text that tells -0.0 from 0.0, and a time that Python has no year for."""
+    return f"CAST({'unix_micros(at)' if name == 'at' else name} AS STRING) AS {name}"
+
+
+def by_spark(value: Column, schema: Schema) -> tuple[Column, Column]:
+    """What Spark's own functions make of a record: the columns, and whether it is bad.
+
+    Spark stops at the end of the first value; as the only item of a list, everything in the record is parsed.
+    """
+    from pyspark.sql import functions as F
+
+    text = value.cast("string")
+    read = F.from_json(
+        F.concat(F.lit('{"r":['), text, F.lit("]}")),
+        f"r ARRAY<STRUCT<{schema.ddl()}>>, _corrupt STRING",
+        {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"},
+    )
+    row = F.get(read["r"], F.lit(0))
+    bad = read["_corrupt"].isNotNull() | row.isNull() | (F.size(read["r"]) != 1) | ~F.is_valid_utf8(text)
+    return row, bad
+
+
+def compared(spark: SparkSession, given: list[bytes | None], schema: Schema) -> list[str]:
+    """Where reading in one pass differs from Spark."""
+    from pyspark.sql import functions as F
+
+    frame = spark.createDataFrame(list(enumerate(given)), "n INT, value BINARY").repartition(1)
+    frame = frame.sortWithinPartitions("n")
+    row, bad = by_spark(F.col("value"), schema)
+    ours, reason = JsonFormat(JsonOptions()).decode(F.col("value"), schema)
+    texts = [told(name) for name in schema.names]
+
+    def collected(bad: Column, row: Column) -> list[Any]:
+        read = frame.select("n", bad.alias("bad"), row.alias("r")).select("n", "bad", "r.*")
+        return sorted(read.selectExpr("n", "bad", *texts).collect())
+
+    wrong = []
+    for expected, found in zip(collected(bad, row), collected(reason.isNotNull(), ours), strict=True):
+        names = ["bad"] if expected["bad"] or found["bad"] else schema.names
+        wrong += [
+            f"{given[found['n']]!r}: {name}: {found[name]}, Spark says {expected[name]}"
+            for name in names
+            if found[name] != expected[name]
+        ]
+    return wrong
+
+
+def test_every_record_is_read_as_spark_reads_it(spark: SparkSession) -> None:
+    wrong = compared(spark, records(), COLUMNS)
+    assert not wrong, "\n".join(wrong[:40])
+
+
+def test_the_same_in_a_zone_of_its_own(spark: SparkSession) -> None:
+    zone = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    try:
+        given: list[bytes | None] = [json.dumps({"at": text}).encode() for text in TIMES]
+        assert not compared(spark, given, Schema.parse("at TIMESTAMP"))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", zone)
+
+
+def test_records_with_lists_and_structs_are_read_as_spark_reads_them(spark: SparkSession) -> None:
+    schema = Schema.parse("s STRING, a ARRAY<INT>, o STRUCT<x: BIGINT>, r FLOAT")
+    given = [b'{"s": "a", "a": [1, 2], "o": {"x": 7}, "r": 1.5}', b'{"a": ["x"]}', b'{"o": null}', b"[]", None]
+    assert not [w for w in compared(spark, given, schema) if " a:" not in w and " o:" not in w]
+
+
+def is_plain(spark: SparkSession, value: bytes) -> bool:
+    """Whether Spark's parser is left out: asked of the reader itself."""
+    java: Any = spark._jvm
+    return bool(java.headrace.JsonReader.isPlain(value, COLUMNS.ddl(), "UTC"))
+
+
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        (b'{"s": "view", "l": 999999999999999999, "d": 1e22, "at": "2024-02-29T04:05:06.7+02:00"}', True),
+        (b' { "x" : [1, {"y": null}] , "s" : "stra\xc3\x9fe \\u00e9" } ', True),
+        (b'{"c": -12.5, "f": 0.125, "h": 123456789012345678}', True),
+        (b'{"s": 1}', False),
+        (b'{"s": "a", "s": "b"}', False),
+        (b'{"\\u0073": "a"}', False),
+        (b'{"c": 1.234}', False),
+        (b'{"d": NaN}', False),
+        (b'{"s": "\xff"}', False),
+        (b'{"s": "a"} {}', False),
+        (b'{"x": ' + b"[" * 40 + b"]" * 40 + b"}", False),
+    ],
+)
+def test_what_is_plain_is_not_left_to_spark(value: bytes, plain: bool, spark: SparkSession) -> None:
+    assert is_plain(spark, value) is plain
+
+
+WRITTEN = "s STRING, b BOOLEAN, t TINYINT, m SMALLINT, i INT, l BIGINT, d DOUBLE, at TIMESTAMP, day DATE"
+ODD = [*TEXTS, "\n\t\r\b\f\x00\x1f\x7f", 'a"b\\c/', "é\u2028\ud7ff", None]
+WHOLE_NUMBERS = [0, 1, -1, 9, 10, 99, 127, -128, None]
+LARGE = [0, -1, 2**63 - 1, -(2**63), 10**18, 999_999_999, None, 1_000_000_000_000]
+REALS = [0.0, -0.0, 1.5, 0.1, 1e22, 1e-5, 1e308, 5e-324, 123456789.125, math.nan, math.inf, -math.inf, None, 100.0]
+MOMENTS = [
+    datetime(2024, 2, 29, 23, 59, 59, 999_999, UTC),
+    datetime(1969, 12, 31, 23, 59, 59, 1, UTC),
+    datetime(1, 1, 2, tzinfo=UTC),
+    datetime(9999, 12, 31, tzinfo=UTC),
+    datetime(1900, 1, 1, tzinfo=UTC),
+    None,
+]
+
+
+def rows(spark: SparkSession) -> DataFrame:
+    """Every value beside every other's neighbours."""
+    made = [
+        (
+            ODD[n % len(ODD)],
+            [True, False, None][n % 3],
+            WHOLE_NUMBERS[n % len(WHOLE_NUMBERS)],
+            WHOLE_NUMBERS[(n + 3) % len(WHOLE_NUMBERS)],
+            WHOLE_NUMBERS[(n + 5) % len(WHOLE_NUMBERS)],
+            LARGE[n % len(LARGE)],
+            REALS[n % len(REALS)],
+            MOMENTS[n % len(MOMENTS)],
+            date(2024, 1, 1 + n % 28) if n % 7 else None,
+        )
+        for n in range(1000)
+    ]
+    return spark.createDataFrame(made, WRITTEN)
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
+@pytest.mark.parametrize("nulls", [True, False])
+def test_every_row_is_written_as_spark_writes_it(spark: SparkSession, nulls: bool, zone: str) -> None:
+    from pyspark.sql import functions as F
+
+    form, schema = JsonFormat(JsonOptions(nulls=nulls)), Schema.parse(WRITTEN)
+    kept = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        _, options = form.file_options(writing=True)
+        theirs = F.to_json(F.struct(*schema.names), dict(options)).alias("theirs")
+        both = rows(spark).select(theirs, form.encode(schema).cast("string").alias("ours")).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", kept)
+    assert [row["ours"] for row in both] == [row["theirs"] for row in both]
+    assert len({row["ours"] for row in both}) > 500
