@@ -14,6 +14,7 @@ import pytest
 
 from headrace.connectors.generators import make
 from tests.commands import Place
+from tests.waiting import eventually
 
 
 def expected() -> dict[tuple[str, str], tuple[int, Decimal]]:
@@ -79,4 +80,4 @@ def test_a_new_project_does_what_its_readme_says(place: Place) -> None:
     assert "the old home is now" in said.err
     assert revenue(shop) == expected(), "the batch answer is the same, and replaces the rows"
     assert "finished" in said.err
-    assert not place.processes()
+    eventually(lambda: not place.processes(), 20, diagnose=lambda: "\n".join(place.processes()))

@@ -64,7 +64,7 @@ def test_ten_counts_from_a_file_and_a_topic_by_two_flows_of_one_project_at_the_s
     assert [events[0]["event"], events[-1]["event"]] == ["starting", "finished"]
     assert sum(e["out"] for e in events if e["event"] == "progress") == len(COUNTS)
     assert 'flow "word-count" is running already' in refused.err
-    assert not place.processes()
+    eventually(lambda: not place.processes(), 20, diagnose=lambda: "\n".join(place.processes()))
     assert sorted(p.name for p in (place.root / ".headrace/runs").iterdir() if p.is_dir()) == [
         "word-count",
         "word-count-topic",

@@ -247,7 +247,7 @@ def test_a_bounded_input_is_processed_to_its_last_window_and_the_run_then_asks_f
     assert shop.home.read().drained
     assert shop.home.read().status == "finished"
     assert "WARN" not in said
-    assert not shop.processes()
+    eventually(lambda: not shop.processes(), 60, diagnose=lambda: "\n".join(shop.processes()))
 
     said = shop.run("--until-done", code=2)
     assert "--fresh" in said
@@ -281,7 +281,7 @@ def test_a_driver_that_is_killed_resumes_by_itself_with_the_same_answer(shop: Sh
     numbers = DeltaTable(str(shop.root / "out" / "lake")).to_pyarrow_table().column("n").to_pylist()
     assert sorted(numbers) == list(range(200)), "what a spout had handed over is neither lost nor there twice"
     assert set(map(int, queue.read_text().split())) >= set(range(180)), "all but the last batch is acknowledged by then"
-    assert not shop.processes()
+    eventually(lambda: not shop.processes(), 60, diagnose=lambda: "\n".join(shop.processes()))
 
 
 @pytest.mark.slow
@@ -292,7 +292,7 @@ def test_stopped_or_orphaned_a_run_leaves_nothing_behind_and_resumes_with_the_sa
     _, said = child.communicate(timeout=120)
     assert child.returncode == 0, f"{said}\n{tail(shop.home.log)}"
     assert re.search(r"per_minute will resume after batch \d+, at \{", said)
-    assert not shop.processes()
+    eventually(lambda: not shop.processes(), 60, diagnose=lambda: "\n".join(shop.processes()))
     stopped = control.status(control.find(Project.find(shop.root), "sums"))
     assert stopped["status"] == "stopped"
 
@@ -320,7 +320,7 @@ def test_a_record_that_breaks_a_rule_that_stops_is_named_and_not_tried_again(sho
     assert str(shop.home.log) in said
     assert "Traceback" not in said
     assert "Traceback" in shop.home.log.read_text()
-    assert not shop.processes()
+    eventually(lambda: not shop.processes(), 60, diagnose=lambda: "\n".join(shop.processes()))
 
 
 @pytest.mark.slow

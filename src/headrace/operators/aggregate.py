@@ -240,7 +240,11 @@ class Aggregate(Operator):
         return State(what=f"one row per {keys}", bound=None)
 
     def layout(self) -> str:
-        return "records as Arrow data" if self.window is not None and self.window.fold() is not None else ""
+        if self.window is None:
+            return ""
+        if self.window.fold() is not None:
+            return "records as Arrow data"
+        return "windows by their end" if self.window.tumbling and not self.window.zone else ""
 
     def how(self, given: tuple[Schema, ...]) -> str:
         if self.window is not None and self.window.fold() is not None:
@@ -329,14 +333,12 @@ class Aggregate(Operator):
             )
             grouped = grouped.withColumn(name, made)
         names = [F.col(f"`{name}`") for name in low.schema["out"].names[2:]]
-        ended = F.col("window.end")
-        if self.allowance:
-            ended = ended - span(self.allowance)
+        start, ended = self.window.bounds(grouped, allowance)
         if self.window.session and not low.streaming:
             # Spark would move a later condition on the end below the merging, where each record has its own session.
             ended = F.when(F.monotonically_increasing_id() >= 0, ended)
         end = ended.alias(END, metadata={WATERMARKED: 0, ENDS: True})
-        return {"out": grouped.select(F.col("window.start").alias(START), end, *names), **again}
+        return {"out": grouped.select(start.alias(START), end, *names), **again}
 
     def _late_again(self, frame: DataFrame, time: str | None, low: Lowering) -> DataFrame:
         """The records that a stream has put aside, by their marks."""

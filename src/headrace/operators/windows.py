@@ -118,13 +118,13 @@ class Window(Options):
 
     def fold(self) -> Fold | None:
         """How its windows are made of a key's records in order; None: Spark has a native way."""
-        micros = round(self.length.total_seconds() * 1_000_000)
+        micros = _micros(self.length)
         if self.count is not None:
             return Fold(kind="count", size=self.count, step=self.each or self.count)
         if self.sliding is not None:
             return Fold(kind="sliding", size=micros)
         if self.at_most is not None:
-            return Fold(kind="session", size=micros, most=round(self.at_most.total_seconds() * 1_000_000))
+            return Fold(kind="session", size=micros, most=_micros(self.at_most))
         return None
 
     def closes(self, column: Column) -> Column:
@@ -137,9 +137,8 @@ class Window(Options):
             return column + span(self.length)
         if self.zone:
             return _days(column, self.length // _DAY, self.zone)["end"]
-        micros = round(self.step.total_seconds() * 1_000_000)
-        begins = F.unix_micros(column) - F.pmod(F.unix_micros(column), F.lit(micros))
-        return F.timestamp_micros(begins) + span(self.length)
+        begins = F.unix_micros(column) - F.pmod(F.unix_micros(column), F.lit(_micros(self.step)))
+        return F.timestamp_micros(begins + _micros(self.length))
 
     def is_open(self, time: Column, mark: Column, allowance: timedelta = timedelta(0)) -> Column:
         """Whether a record of this time has a window that is open under a watermark, in microseconds.
@@ -149,7 +148,7 @@ class Window(Options):
         """
         from pyspark.sql import functions as F
 
-        length, step = (F.lit(round(n.total_seconds() * 1_000_000)) for n in (self.length + allowance, self.step))
+        length, step = (F.lit(_micros(n)) for n in (self.length + allowance, self.step))
         if self.zone:
             return F.unix_micros(self.closes(time) + span(allowance)) > mark
         if self.session:
@@ -160,9 +159,11 @@ class Window(Options):
     def group(
         self, frame: DataFrame, time: str, keys: list[Column], allowance: timedelta = timedelta(0)
     ) -> GroupedData:
-        """The frame grouped by window, a struct of start and end named `window`, and by the keys.
+        """The frame grouped by window and by the keys; `bounds` tells its start and end.
 
-        With an allowance the end, which the watermark is compared with, is that much later.
+        A window is a struct of both, named `window`. Where a stream cuts time into pieces of one length its end alone
+        tells it, and whole numbers are grouped faster. With an allowance the end, which the watermark is compared
+        with, is that much later.
         """
         from pyspark.sql import functions as F
 
@@ -176,6 +177,11 @@ class Window(Options):
             open_ = windows.where(F.col(MARK).isNull() | (ended > F.col(MARK)))
             whole = F.struct(F.col(f"{_WINDOW}.start").alias("start"), (F.col(f"{_WINDOW}.end") + later).alias("end"))
             return open_.groupBy(whole.alias("window"), *keys)
+        if self.tumbling and not self.zone:
+            known = frame.where(column.isNotNull())
+            end = F.timestamp_micros(F.unix_micros(self.closes(column)) + _micros(allowance))
+            ends = known.select("*", end.alias(_WINDOW, metadata={WATERMARKED: 0}))
+            return ends.groupBy(F.col(_WINDOW).alias(END), *keys)
         if allowance:
             windows = frame.select("*", self._column(column).alias(_WINDOW))
             later = F.struct(
@@ -192,6 +198,16 @@ class Window(Options):
             days = self._column(column).alias(_WINDOW, metadata={WATERMARKED: 0})
             return frame.select("*", days).groupBy(F.col(_WINDOW).alias("window"), *keys)
         return frame.groupBy(self._column(column).alias("window"), *keys)
+
+    def bounds(self, grouped: DataFrame, allowance: timedelta = timedelta(0)) -> tuple[Column, Column]:
+        """Start and end of the windows by which a frame was grouped."""
+        from pyspark.sql import functions as F
+
+        if END not in grouped.columns:
+            ended = F.col("window.end")
+            return F.col("window.start"), ended - span(allowance) if allowance else ended
+        ended = F.unix_micros(F.col(END)) - _micros(allowance)
+        return F.timestamp_micros(ended - _micros(self.length)), F.timestamp_micros(ended)
 
     def in_time(self, frame: DataFrame, time: Column, allowance: timedelta = timedelta(0)) -> DataFrame:
         """The records that were not too late for each of their windows, by their marks."""
@@ -247,6 +263,10 @@ def _days(time: Column, days: int, zone: str) -> Column:
     first = (F.floor(day / days) * days).cast("int")
     start, end = (F.to_utc_timestamp(F.date_add(epoch, d).cast("timestamp"), zone) for d in (first, first + days))
     return F.when(time.isNotNull(), F.struct(start.alias("start"), end.alias("end")))
+
+
+def _micros(length: timedelta) -> int:
+    return round(length.total_seconds() * 1_000_000)
 
 
 def span(length: timedelta) -> Column:

@@ -21,9 +21,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.formats.json import JsonFormat, JsonOptions
 from headrace.log.folders import cache_home, locked
 from headrace.log.jars import ensure as ensure_jars
 from headrace.log.java import Java, find_java
+from headrace.model import Schema
 from headrace.run.jar import JAR
 from headrace.run.process import identify, watch_input
 
@@ -151,13 +153,15 @@ def small_stream(session: SparkSession, folder: Path) -> None:
     """One stream with what flows use most, over a file of its own; leaves what it made in the folder."""
     from pyspark.sql import functions as F
 
+    form, columns = JsonFormat(JsonOptions()), Schema.parse("a INT, t TIMESTAMP")
     given = folder / "given"
     given.mkdir()
     (given / "a.txt").write_text('{"a": 1, "t": "2024-01-01T00:00:00Z"}\n' * 100, encoding="ascii")
-    record = F.from_json("value", "a INT, t TIMESTAMP")
+    record, reason = form.decode(F.col("value").cast("binary"), columns)
     counted = (
         session.readStream.text(given.as_uri())
-        .select(record.alias("r"))
+        .select(record.alias("r"), reason.alias("reason"))
+        .where("reason IS NULL")
         .select("r.*")
         .observe("seen", F.count(F.lit(1)).alias("rows"))
         .where("a > 0")
@@ -169,7 +173,8 @@ def small_stream(session: SparkSession, folder: Path) -> None:
 
     def write(batch: Any, number: int) -> None:
         batch = batch.persist()
-        batch.select(F.to_json(F.struct("*")).alias("value")).write.parquet(str(folder / f"out-{number}"))
+        written = batch.select(form.encode(Schema.parse("a INT, n BIGINT")).alias("value"))
+        written.write.parquet(str(folder / f"out-{number}"))
         batch.collect()
         batch.toArrow()
         batch.unpersist()
@@ -179,16 +184,21 @@ def small_stream(session: SparkSession, folder: Path) -> None:
 
 
 def _touch_kafka(session: SparkSession, jars: Sequence[Path]) -> None:
-    """Loads the Kafka connector and a client, which the small job, having no Kafka, does not need."""
+    """Loads the Kafka connector, ours, and the clients, which the small job, having no Kafka, does not need."""
     jvm: Any = session._jvm
     loader = jvm.java.lang.ClassLoader.getSystemClassLoader()
-    for name in _classes_in(next(jar for jar in jars if "sql-kafka" in jar.name)):
+    for name in (n for jar in (*(j for j in jars if "sql-kafka" in j.name), JAR) for n in _classes_in(jar)):
         with suppress(Exception):  # one that needs an optional library which is not here
             jvm.java.lang.Class.forName(name, False, loader)
     told = jvm.java.util.HashMap()
-    told.put("bootstrap.servers", "127.0.0.1:1")
+    told.putAll({"bootstrap.servers": "127.0.0.1:1", "transactional.id": "none", "max.block.ms": "200"})
     kind = "org.apache.kafka.common.serialization.ByteArray"
+    told.putAll({"key.serializer": f"{kind}Serializer", "value.serializer": f"{kind}Serializer"})
     told.putAll({"key.deserializer": f"{kind}Deserializer", "value.deserializer": f"{kind}Deserializer"})
+    producer = jvm.org.apache.kafka.clients.producer.KafkaProducer(told)
+    with suppress(Exception):  # nobody answers
+        producer.initTransactions()
+    producer.close(jvm.java.time.Duration.ofMillis(100))
     client = jvm.org.apache.kafka.clients.consumer.KafkaConsumer(told)
     client.assign(jvm.java.util.Collections.singletonList(jvm.org.apache.kafka.common.TopicPartition("none", 0)))
     client.poll(jvm.java.time.Duration.ofMillis(100))
