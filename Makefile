@@ -11,8 +11,6 @@ PYTHON := $(BIN)/python
 PYTEST := $(PYTHON) -m pytest -q
 OLDEST := import sys; sys.exit(sys.version_info < (3, 11))
 UPGRADE ?=
-# The other test there, of latency, needs a quiet machine: `pytest -s tests/bench`.
-GUARD := tests/bench/test_guard.py::test_a_windowed_count_is_not_grossly_slower_than_by_hand
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -35,7 +33,7 @@ check: style fast ## format, lint, types, unit and property tests; under a minut
 
 test: style generated fast jars servers ## everything, on real servers; what CI runs
 	$(PYTEST) tests --ignore=tests/unit --ignore=tests/property --ignore=tests/chaos --ignore=tests/bench -n 3 --dist worksteal --durations=25
-	$(PYTEST) -s $(GUARD) tests/chaos
+	$(PYTEST) -s tests/bench tests/chaos
 
 style: setup
 	$(BIN)/ruff format --check .

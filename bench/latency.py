@@ -42,6 +42,8 @@ CAUGHT_UP = 1.0
 """Seconds behind at which the backlog of the start counts as worked off."""
 BACKLOG = 60.0
 """Seconds it may take to work it off."""
+LOOK_EVERY = 5.0
+"""Seconds between two looks at memory: each holds up for ten milliseconds the reader, which is in the same process."""
 SETTLE = 60.0
 """Seconds after the last event until every result must be there."""
 
@@ -126,7 +128,7 @@ def once(
     reader = Reader(at.client, f"{job.out}-0", work)
     times = folder / "sent.bin"
     try:
-        with started(system.commands(job), folder) as running:
+        with started(system.commands(job), folder, look_every=LOOK_EVERY) as running:
             reader.start()
             with fed(at.bootstrap, TOPIC, rate, times):
                 if not until(lambda: reader.first is not None or running.failed, FIRST) or reader.first is None:

@@ -61,9 +61,9 @@ def worked(pid: int) -> dict[int, float]:
 class Memory(threading.Thread):
     """The most that some processes and all below them hold while it runs, and how long they were at work."""
 
-    def __init__(self, pids: Callable[[], Sequence[int]]) -> None:
+    def __init__(self, pids: Callable[[], Sequence[int]], every: float = EVERY) -> None:
         super().__init__(daemon=True, name="memory")
-        self._pids = pids
+        self._pids, self._every = pids, every
         self.most = {"java": 0, "python": 0}
         self._end = threading.Event()
         self._before = self._worked()
@@ -79,7 +79,7 @@ class Memory(threading.Thread):
         return sum(seconds - self._before.get(pid, 0.0) for pid, seconds in self._after.items())
 
     def run(self) -> None:
-        while not self._end.wait(EVERY):
+        while not self._end.wait(self._every):
             self._after |= self._worked()
             held = {"java": 0, "python": 0}
             for pid in self._pids():

@@ -65,7 +65,7 @@ def place() -> Iterator[Place]:
     (folder / "headrace.toml").touch()
     project = Project.find(folder)
     try:
-        running = broker.start(project)
+        running = broker.start(project, java_options=broker.LARGE)
         yield Place(folder=folder, client={"bootstrap.servers": running.bootstrap})
     finally:
         broker.stop(project, delete=True)

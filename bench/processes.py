@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 from bench.environments import UnavailableError
-from bench.memory import Memory
+from bench.memory import EVERY, Memory
 from bench.systems import Command
 
 ENDING = 15.0
@@ -88,8 +88,8 @@ class Started:
 
 
 @contextmanager
-def started(commands: Sequence[Command], folder: Path) -> Iterator[Started]:
-    """Starts them; at the end nothing of them is left."""
+def started(commands: Sequence[Command], folder: Path, look_every: float = EVERY) -> Iterator[Started]:
+    """Starts them; at the end nothing of them is left. Their memory is looked at every so many seconds."""
     with ExitStack() as open_files:
         at = time.time()
         processes: list[subprocess.Popen[bytes]] = []
@@ -108,7 +108,7 @@ def started(commands: Sequence[Command], folder: Path) -> Iterator[Started]:
                         start_new_session=True,
                     )
                 )
-            with Memory(lambda: [p.pid for p in processes if p.poll() is None]) as memory:
+            with Memory(lambda: [p.pid for p in processes if p.poll() is None], look_every) as memory:
                 yield Started(processes=processes, logs=logs, memory=memory, at=at)
         finally:
             _end(processes)

@@ -22,6 +22,7 @@ from headrace.compile.planner import plan
 from headrace.declare.show import show
 from headrace.log import topics
 from headrace.model import Mode
+from headrace.observe import events
 from headrace.run.checkpoint import resume_point
 from headrace.run.home import Home, home_of
 from headrace.testing.compare import difference
@@ -159,6 +160,9 @@ def test_the_golden_flows_give_their_answers_in_real_time_through_a_kill(place: 
     child.send_signal(signal.SIGINT)
     place.ended(child)
     assert home.read().restarts == 1
+    lasted = [e["seconds"] for e in events.read(home.events) if e["event"] == "progress" and e["batch"] > 0]
+    assert min(lasted) < 4, "the first checkpoints come sooner than asked for"
+    assert max(lasted) >= 5, "the later ones as asked for"
 
     flow = load(packed.file)
     schemas = wires(flow).schemas

@@ -119,6 +119,10 @@ def spark(flow: Flow, mode: Mode, stateful: Sequence[str], cores: int) -> Settin
             str(few),
             "each is a task that runs all the time, and all of them end and begin anew at a checkpoint",
         )
+        ours["spark.sql.streaming.realTimeMode.minBatchDuration"] = (
+            "1000",
+            "the first checkpoints, which take longest, come every other second, while the run is still catching up",
+        )
         if stateful:
             ours["spark.shuffle.streaming.networkBufferMaxWaitTimeMs"] = (
                 "1",

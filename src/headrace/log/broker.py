@@ -12,7 +12,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
@@ -44,8 +44,11 @@ _PORTS = range(20_000, 32_000)
 READY_SECONDS = 60.0
 STOP_SECONDS = 20.0
 
-_JVM = ("-Xms64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto", "-XX:-UsePerfData")
+SMALL = ("-Xms96m", "-Xmn64m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 """For a quick start and little memory; a local broker needs no peak throughput."""
+LARGE = ("-Xms1g", "-Xmx1g", "-XX:+UseG1GC", "-XX:MaxGCPauseMillis=20", "-XX:InitiatingHeapOccupancyPercent=35")
+"""As Kafka's own start script has it, for a broker that is not to be what is measured."""
+_JVM = ("-Xshare:auto", "-XX:-UsePerfData", "-Dlog4j2.disableJmx=true")
 
 
 def start(
@@ -54,6 +57,7 @@ def start(
     port: int | None = None,
     replication: int | None = None,
     progress: Progress | None = None,
+    java_options: Sequence[str] = SMALL,
 ) -> BrokerInfo:
     """Starts the project's broker, or the nodes of it that do not run, and waits until it answers.
 
@@ -76,7 +80,7 @@ def start(
         launched: dict[int, Node] = {}
         try:
             for node in missing:
-                launched[node.id] = _launch(info, node, java, classpath)
+                launched[node.id] = _launch(info, node, java, classpath, java_options)
             info = replace(info, nodes=tuple(launched.get(node.id, node) for node in info.nodes))
             state.write(info)
             _await(info)
@@ -228,9 +232,9 @@ def _configure(info: BrokerInfo, node: Node) -> None:
     (folder / "log4j2.properties").write_text(_LOG4J.format(log=folder / "server.log"), encoding="utf-8")
 
 
-def _java(folder: Path, java: Java, classpath: str, *arguments: str) -> list[str]:
+def _java(folder: Path, java: Java, classpath: str, options: Sequence[str], *arguments: str) -> list[str]:
     logging = f"-Dlog4j2.configurationFile={(folder / 'log4j2.properties').as_uri()}"
-    return [str(java.executable), *_JVM, logging, "-Dlog4j2.disableJmx=true", "-cp", classpath, *arguments]
+    return [str(java.executable), *options, *_JVM, logging, "-cp", classpath, *arguments]
 
 
 def _format(folders: Iterable[Path], java: Java, classpath: str) -> None:
@@ -239,7 +243,7 @@ def _format(folders: Iterable[Path], java: Java, classpath: str) -> None:
     tools: list[tuple[Path, subprocess.Popen[str]]] = []
     for folder in fresh:
         arguments = ("kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(folder / "server.properties"))
-        command = _java(folder, java, classpath, *arguments)
+        command = _java(folder, java, classpath, SMALL, *arguments)
         tools.append(
             (
                 folder,
@@ -260,10 +264,10 @@ def _format(folders: Iterable[Path], java: Java, classpath: str) -> None:
                 tool.communicate()
 
 
-def _launch(info: BrokerInfo, node: Node, java: Java, classpath: str) -> Node:
+def _launch(info: BrokerInfo, node: Node, java: Java, classpath: str, options: Sequence[str]) -> Node:
     folder = info.node_folder(node)
     (folder / "server.log").unlink(missing_ok=True)  # the tail shown on failure must be of this start
-    command = _java(folder, java, classpath, "kafka.Kafka", str(folder / "server.properties"))
+    command = _java(folder, java, classpath, options, "kafka.Kafka", str(folder / "server.properties"))
     return replace(node, process=spawn(command, output=folder / "console.log", environment={"LOG_DIR": str(folder)}))
 
 

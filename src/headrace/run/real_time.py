@@ -10,7 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +31,11 @@ if TYPE_CHECKING:
 
     from headrace.compile.lower import Lowered
     from headrace.compile.where import Where
+
+
+FIRST, FEW = 2.0, 4
+"""How long the first batches last, in seconds, and how many they are: the first ends of batches take longest, since
+Java has yet to compile what is done there, so they come while the run is still catching up (`make bench-pauses`)."""
 
 
 @dataclass(kw_only=True)
@@ -68,6 +73,9 @@ class Settler:
     error: list[BaseException] = field(default_factory=list)
     last_heard: float = 0.0
     """When the last batch was reported, by the clock that only runs forward."""
+    warm: Callable[[], None] = lambda: None
+    """Called once when the first few batches are done."""
+    _left: int = FEW
     _reports: queue.Queue[Mapping[str, Any] | None] = field(default_factory=queue.Queue)
     _thread: threading.Thread | None = None
 
@@ -98,6 +106,9 @@ class Settler:
     def heard(self, report: Mapping[str, Any]) -> Counts:
         """Spark reports a batch that is committed; what it has counted."""
         self.last_heard = time.monotonic()
+        self._left -= 1
+        if self._left == 0:
+            self.warm()
         self._reports.put(dict(report))
         return Observed.read(report)
 
@@ -162,9 +173,10 @@ def start_query(plan: Plan, settler: Settler, stopping: Stopping) -> Unbroken:
             .start()
         )
 
-    trigger = {"realTime": f"{round(every * 1000)} milliseconds"}
+    first = min(every, FIRST)
+    trigger = {"realTime": f"{round(first * 1000)} milliseconds"}
     settler.start()
-    return Unbroken(
+    running = Unbroken(
         query=query,
         watermarked=has_watermark(lowered.trunk),
         begin=begin,
@@ -174,3 +186,7 @@ def start_query(plan: Plan, settler: Settler, stopping: Stopping) -> Unbroken:
         settler=settler,
         every=every,
     )
+    if first < every:
+        java: Any = lowered.where.session._jvm
+        settler.warm = lambda: java.headrace.RealTime.every(running.spark._jsq, round(every * 1000))
+    return running
