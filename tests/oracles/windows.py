@@ -72,8 +72,8 @@ class InOrder:
         ]
 
 
-def _turn(record: Record) -> tuple[int, str]:
-    return record.at or 0, repr((record.x,))
+def _turn(record: Record) -> tuple[int, bool, int]:
+    return record.at or 0, record.x is not None, record.x or 0
 
 
 class Answer(NamedTuple):

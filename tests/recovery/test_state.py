@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from struct import pack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,14 +19,13 @@ from headrace.cli.state import table
 from headrace.compile.planner import plan
 from headrace.compile.where import Where
 from headrace.errors import UsageError
-from headrace.operators.drawers import LIKE, PACKED
-from headrace.operators.parcels import arrow_of, written
+from headrace.operators.ordered import LIKE, PACKED
 from headrace.run.change import describe
 from headrace.run.checkpoint import last_committed
 from headrace.run.failure import explain
 from headrace.run.home import Home, Record, home_of
 from headrace.run.queries import Running, Stopping, Watch, start_query
-from headrace.run.state import _entry, _unpacking, parse_key, query_of, read
+from headrace.run.state import _entry, _unpacked, parse_key, query_of, read
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -174,17 +174,17 @@ def test_a_key_is_written_as_values_or_by_name() -> None:
 
 
 def test_the_records_that_a_window_in_order_holds_are_shown(spark: SparkSession) -> None:
-    import pyarrow as pa
+    """As `headrace.InOrder` writes them: how many there were, a timer, those kept, those that wait."""
 
-    columns = "at BIGINT, x DOUBLE, t TIMESTAMP"
-    schema = "key STRUCT<user: STRING>, value STRUCT<seen: BIGINT, {}: BINARY, {}: STRUCT<{}>>"
-    like = spark.createDataFrame([], columns).schema
-    moment = datetime(2300, 1, 1, tzinfo=UTC)
-    records = [{"at": 5, "x": 0.5, "t": None}, {"at": 7, "x": None, "t": moment}]
-    packed = written(pa.RecordBatch.from_pylist(records, schema=arrow_of(like)))
-    inside = columns.replace(" ", ": ").replace(",: ", ", ")
-    frame = spark.createDataFrame([(("ann",), (3, packed, None))], schema.format(PACKED, LIKE, inside))
+    def record(at: int, x: float | None, t: int | None) -> bytes:
+        values = pack("<qdq", (x is None) + 2 * (t is None), x or 0.0, t or 0)
+        return pack(">qi", at, len(values)) + values
+
+    schema = f"key STRUCT<user: STRING>, value STRUCT<{PACKED}: BINARY, {LIKE}: STRUCT<x: DOUBLE, t: TIMESTAMP>>"
+    moment = round(datetime(2300, 1, 1, tzinfo=UTC).timestamp() * 1_000_000)
+    packed = pack(">qqi", 3, -1, 1) + record(5, 0.5, None) + pack(">i", 1) + record(7, None, moment)
+    frame = _unpacked(spark.createDataFrame([(("ann",), (packed, None))], schema))
     (row,) = frame.collect()
-    entry = _entry("", _unpacking(frame)(row.asDict(recursive=True)))
-    held = {"seen": 3, "records": [[5, 0.5, None], [7, None, "2300-01-01T00:00:00+00:00"]]}
-    assert entry.as_dict() == {"key": {"user": "ann"}, "value": held}
+    shown = [{"at": 5, "x": 0.5, "t": None}, {"at": 7, "x": None, "t": "2300-01-01T00:00:00"}]
+    entry = _entry("", row.asDict(recursive=True))
+    assert entry.as_dict() == {"key": {"user": "ann"}, "value": {"seen": 3, "records": shown}}

@@ -10,7 +10,6 @@ from headrace.compile.planner import plan
 from headrace.declare import flowfile
 from headrace.declare.resolve import resolve
 from headrace.errors import Problem
-from headrace.operators.folds import Fold, Row, in_order
 
 FLOW = """\
 flow: windows
@@ -177,38 +176,3 @@ def test_explain_tells_what_is_done_with_time() -> None:
         "Python looks for late records in Arrow batches",
     ):
         assert words in shown
-
-
-def rows(*times: int) -> list[Row]:
-    return [(at, f"r{index}") for index, at in enumerate(times)]
-
-
-def windows(fold: Fold, cuts: list[list[Row]]) -> list[tuple[int, int, int]]:
-    held: list[Row] = []
-    seen, found = 0, []
-    for number, ready in enumerate([*cuts, []]):
-        until = max((row[0] for row in ready), default=0) if number < len(cuts) else 10**9
-        given = [*held, *in_order(ready)]
-        turn = fold.over([row[0] for row in given], len(held), seen, until)
-        found += [(w.start, w.end, w.size) for w in turn.closed]
-        held, seen = given[turn.kept :], seen + len(ready)
-    assert fold.kind == "count" or held == []
-    return found
-
-
-@pytest.mark.parametrize(
-    ("fold", "expected"),
-    [
-        (Fold(kind="count", size=2, step=2), [(0, 1, 2), (1, 4, 2)]),
-        (Fold(kind="count", size=3, step=1), [(0, 0, 1), (0, 1, 2), (0, 1, 3), (1, 4, 3), (1, 9, 3)]),
-        (Fold(kind="sliding", size=4), [(-4, 0, 1), (-3, 1, 3), (0, 4, 3), (5, 9, 1)]),
-        (Fold(kind="session", size=3), [(0, 7, 4), (9, 12, 1)]),
-        (Fold(kind="session", size=3, most=4), [(0, 4, 3), (4, 7, 1), (9, 12, 1)]),
-    ],
-)
-def test_windows_in_order_do_not_depend_on_how_their_records_are_cut(
-    fold: Fold, expected: list[tuple[int, int, int]]
-) -> None:
-    given = rows(0, 1, 1, 4, 9)
-    assert windows(fold, [given]) == expected
-    assert windows(fold, [given[:1], given[1:3], [], given[3:]]) == expected

@@ -243,12 +243,12 @@ class Aggregate(Operator):
         if self.window is None:
             return ""
         if self.window.fold() is not None:
-            return "records as Arrow data"
+            return "records in order"
         return "windows by their end" if self.window.tumbling and not self.window.zone else ""
 
     def how(self, given: tuple[Schema, ...]) -> str:
         if self.window is not None and self.window.fold() is not None:
-            return "Python keyed state keeps the records in order, Spark computes the answers: it has no such windows"
+            return "keyed state of our own, in Java, keeps the records in order; Spark computes the answers"
         looks = "; on the way in, Python looks for late records in Arrow batches" if self.late == "port" else ""
         python = ", ".join(f"{name}: Python over the values of a window" for name in self._python())
         return f"{python or 'native'}{looks}"
@@ -360,7 +360,7 @@ class Aggregate(Operator):
         found = dict.fromkeys(call for tree in trees.values() for call in calls(tree))
         taken = [Taken(call=call, number=number) for number, call in enumerate(found)]
         values = [to_spark(e).alias(name) for t in taken for name, e in t.columns().items()]
-        many = windows_in_order(frame, fold, time, keys, values, streaming=low.streaming, aside=low.aside)
+        many = windows_in_order(frame, fold, time, keys, values, streaming=low.streaming)
         each = each_window({t.answer: t.sql(self._type(t.call, low.given[0])) for t in taken})
         named = [F.col(f"`{c.name}`") for c in self.by]
         answered = many.select(*named, F.inline(F.expr(each)))

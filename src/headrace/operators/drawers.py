@@ -7,8 +7,7 @@ what is kept for a key lies in its drawer under the key.
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -20,12 +19,6 @@ Owner = tuple[Any, ...]
 DRAWER = "_headrace_drawer"
 DRAWERS = 256
 """Part of what a checkpoint means: with another number the state of a key would not be found again."""
-
-PACKED, LIKE = "_headrace_packed", "_headrace_like"
-"""Columns of a state: records as Arrow data, and one that is always null and has their columns.
-
-So Spark refuses a checkpoint whose records had other columns, and whoever reads the state knows how to.
-"""
 
 
 def drawer(names: Sequence[str]) -> Column:
@@ -42,32 +35,3 @@ def hashable(key: s.StructType) -> bool:
 
     plain = (s.StringType, s.BooleanType, s.IntegralType, s.DecimalType, s.DateType, s.TimestampType, s.BinaryType)
     return all(isinstance(field.dataType, plain) for field in key.fields)
-
-
-def namer(key: s.StructType) -> Callable[[Owner], Any]:
-    """What tells keys apart: the key itself, or else its text."""
-    return _itself if hashable(key) else repr
-
-
-def owning(key: s.StructType) -> Callable[[Owner], Owner]:
-    """A key as it is kept: those equal to Spark have one text, so a zero has no sign."""
-    return _itself if hashable(key) else _unsigned
-
-
-def _itself(owner: Owner) -> Owner:
-    return owner
-
-
-def _unsigned(owner: Owner) -> Owner:
-    return tuple(value or 0.0 if isinstance(value, float) else value for value in owner)
-
-
-def pack(rows: list[Any]) -> bytes:
-    """Plain values as bytes: cheaper than Spark's way, which is one value at a time."""
-    return pickle.dumps(rows, 5)
-
-
-def unpack(packed: bytes) -> list[Any]:
-    """What `pack` was given."""
-    found: list[Any] = pickle.loads(packed)
-    return found

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.errors import InternalError, UsageError, nearest
-from headrace.operators.drawers import DRAWER, LIKE, PACKED
+from headrace.operators.drawers import DRAWER
 from headrace.operators.keyed import EXPIRES
+from headrace.operators.ordered import LIKE, PACKED
 from headrace.run.checkpoint import last_committed, planned
 from headrace.run.home import Home
 
@@ -104,12 +105,11 @@ def _entries(
             )
             for name, value in options.items():
                 reader = reader.option(name, value)
-            frame = _by_key(reader.load(str(checkpoint)))
+            frame = _unpacked(_by_key(reader.load(str(checkpoint))))
             if key is not None:
                 frame = frame.where(_is_key(frame, key))
             rows = frame.limit(max(0, limit + 1 - len(found))).collect()
-            unpack = _unpacking(frame)
-            found += [_entry(state, unpack(row.asDict(recursive=True))) for row in rows]
+            found += [_entry(state, row.asDict(recursive=True)) for row in rows]
         return found
     except UsageError:
         raise
@@ -156,21 +156,18 @@ def _by_key(frame: DataFrame) -> DataFrame:
     return frame.select(F.col("user_map_key").alias("key"), F.col("user_map_value").alias("value"))
 
 
-def _unpacking(frame: DataFrame) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    """What puts the records of an entry in the place of their bytes."""
-    from headrace.operators.parcels import arrow_of, read
+def _unpacked(frame: DataFrame) -> DataFrame:
+    """The entries with their records in the place of the bytes."""
+    from pyspark.sql import Column
+    from pyspark.sql import functions as F
 
     kind: Any = frame.schema["value"].dataType if "value" in frame.columns else None
     if LIKE not in getattr(kind, "names", ()):
-        return lambda row: row
-    schema = arrow_of(kind[LIKE].dataType)
-
-    def unpacked(row: dict[str, Any]) -> dict[str, Any]:
-        value = row["value"]
-        records = [list(record.values()) for record in read(value[PACKED], schema).to_pylist()]
-        return row | {"value": {"seen": value["seen"], "records": records}}
-
-    return unpacked
+        return frame
+    java: Any = frame.sparkSession._jvm
+    packed: Any = F.col(f"value.{PACKED}")
+    held = Column(java.headrace.InOrder.held(packed._jc, kind[LIKE].dataType.json()))
+    return frame.select("key", held.alias("value"))
 
 
 def _is_key(frame: DataFrame, key: str) -> Any:

@@ -68,7 +68,7 @@ def _free_port() -> int:
 def _alive(cluster: Cluster) -> int:
     try:
         return len(cluster.state()["workers"])
-    except OSError:
+    except (OSError, ValueError):  # it does not answer yet, or with a page of its own
         return 0
 
 
