@@ -14,7 +14,7 @@ UPGRADE ?=
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test format lock docs bench bench-w1 bench-w2 bench-w3 bench-pauses bench-scale bench-load bench-start bench-overhead bench-ledger bench-recovery bench-state bench-windows bench-report chaos clean style fast generated jars servers
+.PHONY: help setup demo check test format lock docs bench bench-w1 bench-w2 bench-w3 bench-pauses bench-scale bench-load bench-start bench-rules bench-overhead bench-ledger bench-recovery bench-state bench-windows bench-report chaos clean style fast generated jars servers
 
 help: ## lists these
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -87,6 +87,9 @@ bench-scale: setup jars ## one core to two, a thousand keys to ten million: rate
 
 bench-start: setup jars ## from `headrace run` to the first result, and what of it is whose
 	$(PYTHON) -m bench start $(ARGS)
+
+bench-rules: setup jars ## what each rule of the compiler gives: the same work with it and without
+	$(PYTHON) -m bench rules $(ARGS)
 
 bench-report: setup ## writes the tables and plots of docs/performance.md from bench/results
 	$(PYTHON) -m bench report

@@ -13,6 +13,7 @@ BENCHES = {
     "load": "latency against load until it breaks",
     "scale": "one core to two, a thousand keys to ten million",
     "start": "from `headrace run` to the first result, and what of it is whose",
+    "rules": "what each rule of the compiler gives: the same work with it and without",
     "overhead": "the W1 flow against the same job by hand, in one process",
     "windows": "every kind of window over the same events: rate and memory",
     "ledger": "what it costs to account for every record",

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 from bench.flows import flow
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from headrace.compile.plan import Plan
 
 
@@ -20,10 +22,8 @@ def main() -> None:
     from bench.rivals.job import BOOTSTRAP, CORES, FOLDER, JOB, OUT, ROUNDS, TOPIC, WORK, say
     from headrace.check import load
     from headrace.compile.planner import plan
-    from headrace.compile.where import Where
     from headrace.project import Project
-    from headrace.run.inline import local_session, run_to_end
-    from headrace.run.ledger import Ledger
+    from headrace.run.inline import local_session
 
     folder = Path(FOLDER)
 
@@ -37,25 +37,27 @@ def main() -> None:
     (folder / "headrace.toml").write_text(f"[spark.settings]\n{settings}\n", encoding="utf-8")
     session = local_session(Project.find(folder), cores=CORES)
     for number in range(ROUNDS):
-        made = planned(number)
         home = folder / f"home-{number}"
         home.mkdir()
-        where = Where(
-            session=session,
-            streaming=True,
-            home=home,
-            base=folder,
-            kafka={"bootstrap.servers": BOOTSTRAP},
-            counted=True,
-        )
-        ledger = Ledger(home / "ledger.db")
-        begun = time.time()
-        for query in made.queries:
-            run_to_end(made, query, where, home / "checkpoint" / query.name, ledger=ledger)
-        ended = time.time()
-        read = (line.numbers["read"] for entry in ledger.entries() for line in entry.lines if line.part == "events")
-        say(begun, ended, sum(read), number)
+        say(*once(session, planned(number), home, BOOTSTRAP), number)
     session.stop()
+
+
+def once(session: SparkSession, made: Plan, home: Path, bootstrap: str) -> tuple[float, float, int]:
+    """A plan run to its end in an empty folder: when it began and ended, and how many records it read."""
+    from headrace.compile.where import Where
+    from headrace.run.inline import run_to_end
+    from headrace.run.ledger import Ledger
+
+    kafka = {"bootstrap.servers": bootstrap}
+    where = Where(session=session, streaming=True, home=home, base=home, kafka=kafka, counted=True)
+    ledger = Ledger(home / "ledger.db")
+    begun = time.time()
+    for query in made.queries:
+        run_to_end(made, query, where, home / "checkpoint" / query.name, ledger=ledger)
+    ended = time.time()
+    read = (line.numbers["read"] for entry in ledger.entries() for line in entry.lines if line.part == "events")
+    return begun, ended, sum(read)
 
 
 if __name__ == "__main__":

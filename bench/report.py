@@ -270,6 +270,27 @@ def _start_part(found: dict[str, Any], _: Draw) -> str:
     return f"{show.markdown(*start(found))}\n\n{_source(found)}"
 
 
+def rules(found: dict[str, Any]) -> Table:
+    """The table of what each rule gives."""
+    rows = []
+    for work, done in found["runs"].items():
+        for name, one in done.items():
+            with_, without = one["with"]["median"], one["without"]["median"]
+            rows.append(
+                [f"{name}: {one['what']}", work.upper(), f"{with_:,}", f"{without:,}", f"{with_ / without:.2f}"]
+            )
+    return ["rule", "work", "with, events/s", "without", "gives"], rows
+
+
+def rules_text(found: dict[str, Any]) -> str:
+    """The table for a terminal."""
+    return f"{show.table(*rules(found))}\n\n{machine.show(found['machine'])}"
+
+
+def _rules_part(found: dict[str, Any], _: Draw) -> str:
+    return f"{show.markdown(*rules(found))}\n\n{_source(found)}"
+
+
 PARTS: dict[str, Callable[[dict[str, Any], Draw], str]] = {
     "w1": _throughput_part,
     "w2": _throughput_part,
@@ -278,6 +299,7 @@ PARTS: dict[str, Callable[[dict[str, Any], Draw], str]] = {
     "load": _load_part,
     "scale": _scale_part,
     "start": _start_part,
+    "rules": _rules_part,
 }
 """Each result and how it is shown."""
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from bench.rules import decode_by_spark
 from headrace.formats.json import JsonFormat, JsonOptions
 from headrace.model import Schema
 from tests.bad_inputs import INPUTS
@@ -157,31 +158,13 @@ def told(name: str) -> str:
     return f"CAST({'unix_micros(at)' if name == 'at' else name} AS STRING) AS {name}"
 
 
-def by_spark(value: Column, schema: Schema) -> tuple[Column, Column]:
-    """What Spark's own functions make of a record: the columns, and whether it is bad.
-
-    Spark stops at the end of the first value; as the only item of a list, everything in the record is parsed.
-    """
-    from pyspark.sql import functions as F
-
-    text = value.cast("string")
-    read = F.from_json(
-        F.concat(F.lit('{"r":['), text, F.lit("]}")),
-        f"r ARRAY<STRUCT<{schema.ddl()}>>, _corrupt STRING",
-        {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"},
-    )
-    row = F.get(read["r"], F.lit(0))
-    bad = read["_corrupt"].isNotNull() | row.isNull() | (F.size(read["r"]) != 1) | ~F.is_valid_utf8(text)
-    return row, bad
-
-
 def compared(spark: SparkSession, given: list[bytes | None], schema: Schema) -> list[str]:
     """Where reading in one pass differs from Spark."""
     from pyspark.sql import functions as F
 
     frame = spark.createDataFrame(list(enumerate(given)), "n INT, value BINARY").repartition(1)
     frame = frame.sortWithinPartitions("n")
-    row, bad = by_spark(F.col("value"), schema)
+    row, bad = decode_by_spark(None, F.col("value"), schema)
     ours, reason = JsonFormat(JsonOptions()).decode(F.col("value"), schema)
     texts = [told(name) for name in schema.names]
 
@@ -190,7 +173,7 @@ def compared(spark: SparkSession, given: list[bytes | None], schema: Schema) -> 
         return sorted(read.selectExpr("n", "bad", *texts).collect())
 
     wrong = []
-    for expected, found in zip(collected(bad, row), collected(reason.isNotNull(), ours), strict=True):
+    for expected, found in zip(collected(bad.isNotNull(), row), collected(reason.isNotNull(), ours), strict=True):
         names = ["bad"] if expected["bad"] or found["bad"] else schema.names
         wrong += [
             f"{given[found['n']]!r}: {name}: {found[name]}, Spark says {expected[name]}"

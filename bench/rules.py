@@ -1,0 +1,196 @@
+"""What each rule of the compiler gives: the same work with it and without it, in one process, in turns.
+
+    python -m bench rules [--events 4000000] [--rounds 3] [--only json-in-one-pass …]
+
+A rule is left out by putting Spark's own way in its place; the product has no switch for it. Every answer is checked.
+The first rounds of each work warm Java up and do not count.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from bench import answers, report, results
+from bench.events import SCHEMA, Expected, load_events
+from bench.flows import flow
+from bench.measure import spread
+from bench.ours import once
+from bench.place import Place, place
+from bench.throughput import FULL, TOPIC
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, SparkSession
+
+    from headrace.compile.plan import Plan
+    from headrace.model import Flow, Port, Schema
+
+Patched = Callable[[], AbstractContextManager[object]]
+
+
+def _all_columns() -> AbstractContextManager[object]:
+    """Every column of the schema is parsed."""
+    from headrace.model import Port
+
+    def everything(flow: Flow, schemas: dict[Port, Schema]) -> dict[str, frozenset[str]]:
+        return {source.name: frozenset(schemas[Port(source.name)].names) for source in flow.sources}
+
+    return patch("headrace.compile.frames.needed", everything)
+
+
+@contextmanager
+def _json_by_spark() -> Iterator[None]:
+    """JSON through `from_json` and `to_json`."""
+    from headrace.formats.json import JsonFormat
+
+    with patch.object(JsonFormat, "decode", decode_by_spark), patch.object(JsonFormat, "encode", _encode_by_spark):
+        yield
+
+
+def decode_by_spark(_: Any, value: Column, schema: Schema) -> tuple[Column, Column]:
+    """Columns, and a reason where the record is bad. As the only item of a list a record is parsed to its end."""
+    from pyspark.sql import functions as F
+
+    text = value.cast("string")
+    read = F.from_json(
+        F.concat(F.lit('{"r":['), text, F.lit("]}")),
+        f"r ARRAY<STRUCT<{schema.ddl()}>>, _corrupt STRING",
+        {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": "_corrupt"},
+    )
+    row = F.get(read["r"], F.lit(0))
+    bad = read["_corrupt"].isNotNull() | row.isNull() | (F.size(read["r"]) != 1) | ~F.is_valid_utf8(text)
+    return row, F.when(bad, F.lit("bad"))
+
+
+def _encode_by_spark(self: Any, schema: Schema) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.to_json(F.struct(*(f"`{name}`" for name in schema.names)), self._writing()).cast("binary")
+
+
+def _windows_by_spark() -> AbstractContextManager[object]:
+    """Windows as Spark's own structs of start and end."""
+    from headrace.operators.windows import Window
+
+    def group(self: Any, frame: Any, time: str, keys: list[Any], *_: object) -> Any:
+        from pyspark.sql import functions as F
+
+        return frame.groupBy(self._column(F.col(f"`{time}`")).alias("window"), *keys)
+
+    return patch.object(Window, "group", group)
+
+
+def _clients_own(*names: str) -> Callable[[Plan], Plan]:
+    """A plan without some settings of Kafka's clients, so that the clients' own hold."""
+
+    def without(made: Plan) -> Plan:
+        reading, writing = ({k: v for k, v in one.items() if k not in names} for one in (made.reading, made.writing))
+        return replace(made, reading=reading, writing=writing)
+
+    return without
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One rule, and how it is left out."""
+
+    what: str
+    works: tuple[str, ...] = ("w1", "w2")
+    patched: Patched = _nothing
+    planned: Callable[[Plan], Plan] = lambda made: made
+    wide: bool = False
+    """Whether the schema states all the columns there are."""
+
+
+RULES = {
+    "needed-columns": Rule(what="only columns that a sink needs are parsed", patched=_all_columns, wide=True),
+    "json-in-one-pass": Rule(what="JSON is read and written in Java of our own", patched=_json_by_spark),
+    "windows-by-their-end": Rule(what="a tumbling window is one number", works=("w1",), patched=_windows_by_spark),
+    "fetch-wait": Rule(what="a batch does not wait at the end of its topic", planned=_clients_own("fetch.max.wait.ms")),
+    "poll-records": Rule(what="Kafka's consumer hands over more at a time", planned=_clients_own("max.poll.records")),
+    "producer-batches": Rule(
+        what="records are sent many at a time, compressed",
+        works=("w2",),
+        planned=_clients_own("linger.ms", "compression.type", "batch.size"),
+    ),
+}
+
+
+def measured(
+    session: SparkSession, at: Place, work: str, rule: Rule, without: bool, expected: Expected, number: int
+) -> float:
+    """Events a second of one run; ends the benchmark if its answer is wrong."""
+    from headrace.check import load
+    from headrace.compile.planner import plan
+
+    out = f"rules-{number}"
+    at.topic(out)
+    folder = at.fresh(out)
+    text = flow(work, TOPIC, out)
+    if rule.wide:
+        text = text.replace(next(line for line in text.splitlines() if "schema:" in line).split("schema: ")[1], SCHEMA)
+    file = Path(folder, f"{work}.yaml")
+    file.write_text(text, encoding="utf-8")
+    made = plan(load(file), cores=2)
+    with rule.patched() if without else _nothing():
+        begun, ended, _ = once(session, rule.planned(made) if without else made, folder, at.bootstrap)
+    check = answers.wrong_windows if work == "w1" else answers.wrong_records
+    if wrong := check(expected, answers.written(at.client, out)):
+        sys.exit(f"{work}, {'without' if without else 'with'} {rule.what}: {wrong}")
+    at.clear(keep=[TOPIC])
+    shutil.rmtree(folder)
+    return expected.events / (ended - begun)
+
+
+def main(arguments: list[str]) -> None:
+    """Measures, prints a table, keeps the result."""
+    from headrace.project import Project
+    from headrace.run.inline import local_session
+
+    parser = results.parser("rules", __doc__)
+    parser.add_argument("--events", type=int, default=FULL)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", nargs="+", default=list(RULES), metavar="RULE")
+    asked = parser.parse_args(arguments)
+    runs = results.Runs(asked, {"events": asked.events, "rounds": asked.rounds})
+    with place() as at:
+        expected = load_events(at.client, TOPIC, asked.events)
+        session = local_session(Project.find(at.folder), cores=2)
+        number = 0
+        for work in ("w1", "w2"):
+            for _ in range(3):  # Java is slow at first
+                number += 1
+                measured(session, at, work, RULES["fetch-wait"], False, expected, number)
+            for name, rule in RULES.items():
+                if work not in rule.works or name not in asked.only or name in runs.found.get(work, {}):
+                    continue
+                rates: dict[str, list[float]] = {"with": [], "without": []}
+                for _ in range(asked.rounds):
+                    for kind, found in rates.items():
+                        number += 1
+                        found.append(measured(session, at, work, rule, kind == "without", expected, number))
+                kept = {kind: spread(found) for kind, found in rates.items()}
+                runs.found.setdefault(work, {})[name] = {"what": rule.what, **kept}
+                print(
+                    f"{work} {name:20} {kept['with']['median']:,} with, {kept['without']['median']:,} without",
+                    flush=True,
+                )
+                runs.keep()
+        session.stop()
+    print(f"\n{report.rules_text(runs.keep(whole=True))}")
+    report.write()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
