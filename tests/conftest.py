@@ -32,6 +32,12 @@ settings.load_profile("headrace")
 os.environ["JDK_JAVA_OPTIONS"] = BRIEF
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The long ones first, whatever order was drawn, so that none is left for the end while the other workers wait."""
+    items.sort(key=lambda item: not {"recovery", "end_to_end"} & set(item.path.parts))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """A quiet run hides the seed of its order, which is needed once something fails."""
     if terminalreporter.stats.get("failed") or terminalreporter.stats.get("error"):
