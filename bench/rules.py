@@ -133,6 +133,7 @@ def measured(
     """Events a second of one run; ends the benchmark if its answer is wrong."""
     from headrace.check import load
     from headrace.compile.planner import plan
+    from headrace.connectors.kafka_transactions import MARKS
 
     out = f"rules-{number}"
     at.topic(out)
@@ -148,7 +149,7 @@ def measured(
     check = answers.wrong_windows if work == "w1" else answers.wrong_records
     if wrong := check(expected, answers.written(at.client, out)):
         sys.exit(f"{work}, {'without' if without else 'with'} {rule.what}: {wrong}")
-    at.clear(keep=[TOPIC])
+    at.clear(keep=[TOPIC, MARKS])  # which this process knows to be there
     shutil.rmtree(folder)
     return expected.events / (ended - begun)
 
