@@ -53,26 +53,13 @@ public final class JsonReader implements Serializable {
     }
   }
 
-  private enum Kind {
-    TEXT,
-    TRUTH,
-    BYTE,
-    SHORT,
-    INT,
-    LONG,
-    DOUBLE,
-    DECIMAL,
-    MOMENT,
-    DAY
-  }
-
   private final StructType schema;
   private final String zone;
 
   private transient boolean ready;
   private transient boolean plain;
   private transient byte[][] names;
-  private transient Kind[] kinds;
+  private transient JsonKind[] kinds;
   private transient int[] precisions;
   private transient int[] scales;
   private transient JsonToStructsEvaluator spark;
@@ -145,7 +132,7 @@ public final class JsonReader implements Serializable {
   private void prepare() {
     int count = schema.length();
     names = new byte[count][];
-    kinds = new Kind[count];
+    kinds = new JsonKind[count];
     precisions = new int[count];
     scales = new int[count];
     order = new byte[0][];
@@ -160,24 +147,13 @@ public final class JsonReader implements Serializable {
     ready = true;
   }
 
-  private Kind kind(DataType type, int index) {
+  private JsonKind kind(DataType type, int index) {
     if (type instanceof DecimalType decimal) {
       precisions[index] = decimal.precision();
       scales[index] = decimal.scale();
-      return decimal.precision() <= 18 ? Kind.DECIMAL : null;
+      return decimal.precision() <= 18 ? JsonKind.DECIMAL : null;
     }
-    return switch (type.sql()) {
-      case "STRING" -> Kind.TEXT;
-      case "BOOLEAN" -> Kind.TRUTH;
-      case "TINYINT" -> Kind.BYTE;
-      case "SMALLINT" -> Kind.SHORT;
-      case "INT" -> Kind.INT;
-      case "BIGINT" -> Kind.LONG;
-      case "DOUBLE" -> Kind.DOUBLE;
-      case "TIMESTAMP" -> Kind.MOMENT;
-      case "DATE" -> Kind.DAY;
-      default -> null;
-    };
+    return JsonKind.of(type);
   }
 
   /**
@@ -426,7 +402,7 @@ public final class JsonReader implements Serializable {
         }
         values[column] = number;
         return end + 1;
-      case DAY:
+      case DATE:
         if (first != '"' || (end = day(b, at + 1)) == ODD || byteAt(b, end) != '"') {
           return ODD;
         }

@@ -7,7 +7,6 @@ import java.util.Arrays;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.json.StructsToJsonEvaluator;
-import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -28,18 +27,6 @@ public final class JsonWriter implements Serializable {
   private static final long SECOND = 1_000_000;
   private static final long DAY = 86_400 * SECOND;
 
-  private enum Kind {
-    TEXT,
-    TRUTH,
-    BYTE,
-    SHORT,
-    INT,
-    LONG,
-    DOUBLE,
-    MOMENT,
-    DATE
-  }
-
   private final StructType schema;
   private final String zone;
   private final boolean nulls;
@@ -48,7 +35,7 @@ public final class JsonWriter implements Serializable {
   private transient boolean ready;
   private transient boolean plain;
   private transient byte[][] names;
-  private transient Kind[] kinds;
+  private transient JsonKind[] kinds;
   private transient StructsToJsonEvaluator spark;
   private transient byte[] made;
   private transient int length;
@@ -90,33 +77,18 @@ public final class JsonWriter implements Serializable {
   private void prepare() {
     int count = schema.length();
     names = new byte[count][];
-    kinds = new Kind[count];
+    kinds = new JsonKind[count];
     made = new byte[256];
     date = new byte[10];
     day = Long.MIN_VALUE;
     plain = true;
     for (int index = 0; index < count; index++) {
       String name = schema.fields()[index].name();
-      kinds[index] = kind(schema.fields()[index].dataType());
+      kinds[index] = JsonKind.of(schema.fields()[index].dataType());
       plain &= kinds[index] != null && name.chars().allMatch(c -> c >= ' ' && c < 0x7f && c != '"' && c != '\\');
       names[index] = ("\"" + name + "\":").getBytes(StandardCharsets.UTF_8);
     }
     ready = true;
-  }
-
-  private static Kind kind(DataType type) {
-    return switch (type.sql()) {
-      case "STRING" -> Kind.TEXT;
-      case "BOOLEAN" -> Kind.TRUTH;
-      case "TINYINT" -> Kind.BYTE;
-      case "SMALLINT" -> Kind.SHORT;
-      case "INT" -> Kind.INT;
-      case "BIGINT" -> Kind.LONG;
-      case "DOUBLE" -> Kind.DOUBLE;
-      case "TIMESTAMP" -> Kind.MOMENT;
-      case "DATE" -> Kind.DATE;
-      default -> null;
-    };
   }
 
   private byte[] bySpark(InternalRow row) {
