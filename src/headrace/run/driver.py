@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.compile.plan import Plan, Query
-from headrace.errors import EndpointError, HeadraceError
+from headrace.connectors.kafka_client import client_settings
+from headrace.errors import EndpointError, FlowError, HeadraceError
 from headrace.model import Flow, Mode, Sink, Source
 from headrace.observe import events
 from headrace.project import Project, kafka_client
@@ -66,7 +67,8 @@ def main(arguments: list[str]) -> int:
         traceback.print_exc()
         if not turn.is_set():
             return 1  # nobody waits for a spare that cannot start
-        failure = explain(error, query=getattr(error, "headrace_query", ""), kafka=kafka.get("bootstrap.servers", ""))
+        placed = _placed(home, error) if isinstance(error, FlowError) else error
+        failure = explain(placed, query=getattr(error, "headrace_query", ""), kafka=kafka.get("bootstrap.servers", ""))
         if failure.kind == "internal" and not stopping.running:
             failure = replace(failure, retry=False)  # what fails before the first record fails the same way again
         events.append(home.events, "failed", **_at_origin(home, failure).as_dict())
@@ -118,7 +120,7 @@ def _planned(home: Home, kafka: dict[str, str]) -> tuple[Project, Plan, str]:
         mode=mode,
         cores=sessions.cores(master),
         until_done=record.asked.until_done,
-        partitions=partitions_of(project, flow, kafka),
+        partitions=partitions_of(flow, kafka),
         project=project.settings.spark.settings,
     )
     return project, plan, sessions.with_slots(master, plan.slots)
@@ -140,6 +142,17 @@ def load_flow(home: Home, record: Record) -> Flow:
     original = Path(record.file)
     unchanged = original.is_file() and text_hash(original.read_bytes()) == record.hash
     return load(original if unchanged else home.text(original.suffix), shown=str(original), given=given)
+
+
+def _placed(home: Home, error: FlowError) -> FlowError:
+    """The same problems, each at the place of its step, where only the step is known: who finds one knows no files."""
+    if all(p.location.file or not p.step for p in error.problems):
+        return error
+    flow = load_flow(home, home.read())
+    found = {part.name: part.places.location for part in flow}
+    return FlowError(
+        *(p if p.location.file else replace(p, location=found.get(p.step, p.location)) for p in error.problems)
+    )
 
 
 def _at_origin(home: Home, failure: Failure) -> Failure:
@@ -167,19 +180,19 @@ def kafka_of(project: Project, flow: Flow, record: Record) -> Mapping[str, str]:
     for part, address in zip(parts, own, strict=True):
         reach(address or client["bootstrap.servers"], part.name)
         if isinstance(part, Source):
-            has_topics(kafka_client(project, address) if address else client, part)
+            has_topics(client_settings(address, client, part.name), part)
     return client
 
 
-def partitions_of(project: Project, flow: Flow, client: Mapping[str, str]) -> dict[str, int]:
+def partitions_of(flow: Flow, client: Mapping[str, str]) -> dict[str, int]:
     """How many partitions each Kafka source reads: in real-time mode each is a task of its own."""
     from headrace.log.client import metadata
 
     found = {}
     for source in flow.sources:
         if source.connector == "kafka" and source.table is None:
-            address = getattr(source.options, "bootstrap", None)
-            there = metadata(kafka_client(project, address) if address else client).topics
+            address = source.options.bootstrap
+            there = metadata(client_settings(address, client, source.name)).topics
             found[source.name] = sum(len(there[topic].partitions) for topic in source.options.topic)
     return found
 

@@ -69,7 +69,17 @@ def explain(error: BaseException, *, query: str = "", kafka: str = "") -> Failur
     ours = _ours(error)
     if ours is not None and MARKER not in str(ours):
         return replace(ours_as_failure(ours), query=query)
-    return explain_text(_text(error), query=query, kafka=kafka)
+    found = explain_text(_text(error), query=query, kafka=kafka)
+    culprit = getattr(error, "headrace_culprit", None)
+    return found if culprit is None else _at(found, culprit, query)
+
+
+def _at(failure: Failure, culprit: Any, query: str) -> Failure:
+    """A failure with the step, its place and the record that were found to be behind it."""
+    at, step = culprit.location, culprit.step
+    said = failure.message.removeprefix(f'query "{query}": ')
+    message = f'{f"{at}: " if at.file else ""}step "{step}": {said}'
+    return replace(failure, message=message, step=step, file=at.file, line=at.line, record=culprit.record)
 
 
 def ours_as_failure(error: HeadraceError) -> Failure:
@@ -293,6 +303,11 @@ _VALUES = re.compile(
     r"\[((?:CAST_|DIVIDE_|ARITHMETIC_|NUMERIC_|INVALID_ARRAY_INDEX|MALFORMED_|CANNOT_PARSE|INTERVAL_|DATETIME_)[\w.]*)\]"
     r" (.+?)(?: If necessary[^\n]*)?(?: SQLSTATE: \w+|\n|$)"
 )
+
+
+def tells_of_value(error: BaseException) -> bool:
+    """Whether an error says that Spark refuses to evaluate something for a value."""
+    return MARKER not in (text := _text(error)) and _VALUES.search(text) is not None
 
 
 def _data(text: str) -> Failure | None:

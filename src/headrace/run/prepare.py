@@ -9,6 +9,7 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -121,7 +122,8 @@ def _take(
 
     notes: list[str] = []
     if home.exists:
-        _end_leftovers(home)
+        with suppress(UsageError) if fresh else nullcontext():  # a record that cannot be read is what --fresh is for
+            _end_leftovers(home)
     if fresh and home.exists:
         notes.append(f'the old home is now "{home.set_aside()}"')
     if restore is not None:

@@ -18,6 +18,7 @@ from headrace.observe import events
 from headrace.observe.progress import OUT_METRIC, measure
 from headrace.run.book import Book
 from headrace.run.checkpoint import forget_unplanned, last_planned
+from headrace.run.culprit import blame
 from headrace.run.home import Home
 from headrace.run.journal import Journal, note
 from headrace.run.ledger import Ledger, entry
@@ -134,6 +135,7 @@ def start_query(
             watch.count(query, batch_id, observed(plan, query, outcome.trunk))
             book.record(read, outcome)
         except BaseException as error:
+            blame(error, lowered, batch_id)
             errors.append(error)
             raise
 
@@ -205,6 +207,7 @@ def run_batch(home: Home, plan: Plan, query: Query, where: Where) -> None:
         Ledger(where.home / home.ledger.name).put(entry(plan, query, 0, outcome))
     except Exception as error:
         error.headrace_query = query.name  # type: ignore[attr-defined]
+        blame(error, lowered, 0)
         raise
     report = {
         "batchId": 0,

@@ -78,7 +78,8 @@ def make_topics(project: Project, chained: Chain, bootstrap: str | None) -> list
 
     made = []
     for topic, partitions in sorted(chained.between.items()):
-        client = kafka_client(project, topic.bootstrap or bootstrap)
+        own = topic.bootstrap  # the project's credentials are never sent to another cluster
+        client = {"bootstrap.servers": own} if own else kafka_client(project, bootstrap)
         if topic.name not in metadata(client).topics:
             topics.create(client, topic.name, partitions or 1)
             made.append(f'topic "{topic.name}" was made')
