@@ -35,6 +35,7 @@ from bench.place import Place, place
 from bench.processes import reported, started
 from bench.systems import ROOT, SYSTEMS, System, flow_arguments, job_for
 
+LIVE = tuple(system for system in SYSTEMS if system.live)
 TOPIC = "live"
 FIRST = 180.0
 """Seconds until the first result must be there."""
@@ -207,7 +208,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument(
         "--warm", type=float, default=10.0, help="seconds that are not measured once the backlog is gone"
     )
-    parser.add_argument("--only", nargs="+", default=[s.name for s in SYSTEMS], metavar="SYSTEM")
+    parser.add_argument("--only", nargs="+", default=[s.name for s in LIVE], metavar="SYSTEM")
     flow_arguments(parser)
     asked = parser.parse_args(arguments)
     ours = {"goal": asked.goal, "also": asked.also}
@@ -217,7 +218,7 @@ def main(arguments: list[str]) -> None:
         for work in asked.works:
             for rate in asked.rates:
                 done = runs.found.setdefault(f"{work} {rate}", {})
-                for system in SYSTEMS:
+                for system in LIVE:
                     if system.name not in asked.only or system.name in done:
                         continue
                     done[system.name] = once(

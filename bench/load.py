@@ -12,9 +12,9 @@ import sys
 from typing import Any
 
 from bench import report, results
-from bench.latency import once
+from bench.latency import LIVE, once
 from bench.place import place
-from bench.systems import SYSTEMS, flow_arguments
+from bench.systems import flow_arguments
 
 RATES = (1_000, 2_000, 5_000, 10_000, 20_000, 40_000, 80_000)
 BROKEN = 1_000.0
@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> None:
     runs = results.Runs(asked, told)
     with place() as at:
         for work in asked.works:
-            for system in (s for s in SYSTEMS if s.name in asked.only):
+            for system in (s for s in LIVE if s.name in asked.only):
                 done = runs.found.setdefault(work, {}).setdefault(system.name, {"label": system.label, "steps": []})
                 for rate in asked.rates[len(done["steps"]) :]:
                     if done["steps"] and verdict(done["steps"][-1]):

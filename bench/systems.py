@@ -70,6 +70,8 @@ class System:
     ready: Callable[[], object]
     """Makes what it needs; raises UnavailableError."""
     commands: Commands
+    live: bool = True
+    """Whether it has a form of its own for W3."""
     warms: bool = True
     """Whether a second round in the same process is quicker: whatever Java compiles while it runs."""
 
@@ -121,15 +123,18 @@ def _defaults(job: Job) -> list[Command]:
     return _by_hand(job, {}, reading={}, writing={})
 
 
-def tuned(job: Job, *, real_time: bool = True) -> list[Command]:
-    """By hand with what the planner chooses for our flow; on live work in real-time mode, with its number of slots."""
+def tuned(job: Job, *, real_time: bool = True, best: bool = False) -> list[Command]:
+    """By hand with what the planner chooses for our flow; on live work in real-time mode, with its number of slots.
+
+    In its best form there is no limit to a batch either.
+    """
     from bench.by_hand import PER_BATCH
     from headrace.check import load
     from headrace.compile.planner import plan
     from headrace.model import Mode
 
     file = Path(job.folder) / "settings-of.yaml"
-    file.write_text(flow(job.work, job.topic, job.out), encoding="utf-8")
+    file.write_text(flow(job.work, job.topic, job.out, goal=job.goal, also=job.also), encoding="utf-8")
     mode = Mode.REAL_TIME if job.live and real_time else Mode.MICRO_BATCH
     made = plan(load(file), mode=mode, cores=job.cores, partitions={"events": PARTITIONS})
     settings = {**made.spark, "spark.driver.extraJavaOptions": f"{made.java} -XX:-UsePerfData"}
@@ -139,7 +144,8 @@ def tuned(job: Job, *, real_time: bool = True) -> list[Command]:
     return _by_hand(
         job,
         settings,
-        reading={f"kafka.{name}": value for name, value in made.reading.items()} | ({} if every else PER_BATCH),
+        best=best,
+        reading={f"kafka.{name}": value for name, value in made.reading.items()} | ({} if every or best else PER_BATCH),
         writing={f"kafka.{name}": value for name, value in made.writing.items()},
         real_time=f"{every.total_seconds():.0f} seconds" if every else "",
     )
@@ -208,6 +214,14 @@ SYSTEMS = (
         guarantee="at least once",
         ready=_nothing,
         commands=tuned,
+    ),
+    System(
+        name="pyspark-best",
+        label="PySpark by hand, its best form",
+        guarantee="at least once",
+        ready=_nothing,
+        commands=lambda job: tuned(job, best=True),
+        live=False,
     ),
     System(
         name="pyspark",

@@ -14,6 +14,7 @@ from bench.events import WINDOW, Expected, events
 from bench.flows import WORKS, flow
 from bench.measure import EDGES, histogram, tail
 from bench.processes import reported
+from bench.systems import SYSTEMS
 from headrace.check import load as load_flow
 
 
@@ -174,6 +175,10 @@ def test_only_a_run_that_was_cut_short_and_asked_for_the_same_is_gone_on_with(
     results.keep("w1", {"events": 10, "whole": True, "runs": {"headrace": 1}})
     assert results.unfinished("w1", {"events": 10}) == {}
     assert results.unfinished("w2", {}) == {}
+
+
+def test_every_system_but_the_best_form_by_hand_is_in_w3() -> None:
+    assert {s.name for s in SYSTEMS} - {s.name for s in latency.LIVE} == {"pyspark-best"}
 
 
 @pytest.mark.parametrize("work", WORKS)
