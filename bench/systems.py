@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,8 @@ PARTITIONS = 2
 """Of every topic."""
 _HEAP = "2g"
 """The largest heap of everything that runs in Java, as ours has it."""
+_JAVA = (f"-Xmx{_HEAP}", "-XX:+UseParallelGC")
+"""What the rivals that run in Java are told, which is what ours is told."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,8 +160,13 @@ def _script(name: str, interpreter: Path, job: Job, times: int = 1, **more: Any)
 
 
 def _flink(job: Job) -> list[Command]:
+    from headrace.log.java import find_java
+
     jars = [str(jar) for jar in environments.jars("flink")]
-    return _script("flink", environments.python("flink"), job, jars=jars)
+    [made] = _script("flink", environments.python("flink"), job, jars=jars)
+    # Its Python starts a Java that runs everything; what that is told comes from here, or it has Java's own defaults.
+    java = {"JAVA_HOME": str(find_java().home), "JVM_ARGS": " ".join(_JAVA)}
+    return [replace(made, environment={**made.environment, **java})]
 
 
 def _bytewax(job: Job) -> list[Command]:
@@ -188,7 +195,7 @@ def _kafka_streams(job: Job) -> list[Command]:
     jars = environments.jars("kafka-streams")
     classes = environments.compiled(environments.RIVALS / "KafkaStreamsJob.java", jars)
     path = os.pathsep.join(map(str, [classes, *jars]))
-    java = [str(find_java().executable), f"-Xmx{_HEAP}", "-XX:+UseParallelGC", "-cp", path]
+    java = [str(find_java().executable), *_JAVA, "-cp", path]
     return [Command(arguments=[*java, "KafkaStreamsJob"], environment=_told(job))]
 
 

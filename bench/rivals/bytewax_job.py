@@ -73,6 +73,7 @@ def flow() -> Dataflow:
         result = counted(records)
     else:
         result = kept(records, "k", "k", "x", "t")
-    producer = {"linger.ms": "0"} if LIVE else {"linger.ms": "50", "queue.buffering.max.messages": "1000000"}
+    many = {"linger.ms": "50", "compression.type": "lz4", "queue.buffering.max.messages": "1000000"}
+    producer = {"linger.ms": "0"} if LIVE else many
     op.output("out", result, KafkaSink([BOOTSTRAP], f"{OUT}-0", add_config=producer))
     return made

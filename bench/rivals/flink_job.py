@@ -20,7 +20,8 @@ SETTINGS = {
 }
 SOURCE = f"""'connector'='kafka', 'properties.bootstrap.servers'='{BOOTSTRAP}', 'topic'='{TOPIC}', 'format'='json',
     'json.timestamp-format.standard'='ISO-8601', 'scan.startup.mode'='earliest-offset',
-    'properties.group.id'='{TAG}'"""
+    'properties.group.id'='{TAG}', 'properties.max.poll.records'='5000',
+    'properties.fetch.max.wait.ms'='{5 if LIVE else 500}'"""
 BOUNDED = f"{SOURCE}, 'scan.bounded.mode'='latest-offset'"
 PRODUCER = "'properties.linger.ms'='50', 'properties.batch.size'='262144', 'properties.compression.type'='lz4'"
 AT_ONCE = "'properties.linger.ms'='0'"

@@ -49,7 +49,8 @@ def kept(frame: Any, *columns: str) -> Any:
 
 
 def main() -> None:
-    producer = {"linger.ms": 0} if LIVE else {"linger.ms": 50, "queue.buffering.max.messages": 1_000_000}
+    many = {"linger.ms": 50, "compression.type": "lz4", "queue.buffering.max.messages": 1_000_000}
+    producer = {"linger.ms": 0} if LIVE else many
     app = Application(
         BOOTSTRAP,
         consumer_group=f"quix-{TAG}",
