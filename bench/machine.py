@@ -1,11 +1,18 @@
-"""The machine a result was measured on, since a number without it says nothing."""
+"""The machine a result was measured on, since a number without it says nothing; and whether it is at rest."""
 
 from __future__ import annotations
 
 import os
 import platform
+import sys
+import time
 from pathlib import Path
 from typing import Any
+
+QUIET = 15.0
+"""Percent of all cores in use below which the machine is at rest."""
+REST, PATIENCE, LOOK = 2.0, 20.0, 0.5
+"""Seconds it must be at rest, seconds that is waited for, seconds of one look."""
 
 
 def describe() -> dict[str, Any]:
@@ -29,6 +36,34 @@ def show(machine: dict[str, Any]) -> str:
         f"{machine['cores']} cores ({machine['processor']}), {machine['memory_gb']:g} GB, {machine['system']}, "
         f"Python {machine['python']}, Java {machine['java']}, load before {machine['load']:g}"
     )
+
+
+def settle() -> float:
+    """Waits until the machine is at rest, not for long; percent in use then.
+
+    By what is in use now and not by the load average, which still counts the last run a minute after it.
+    """
+    import psutil
+
+    looks: list[float] = []
+    deadline = time.monotonic() + PATIENCE
+    while not at_rest(looks) and time.monotonic() < deadline:
+        looks.append(psutil.cpu_percent(interval=LOOK))
+    recent = looks[-round(REST / LOOK) :]
+    busy = sum(recent) / len(recent)
+    if not at_rest(looks):
+        print(f"the machine is not at rest after {PATIENCE:.0f} s: {busy:.0f} % in use", file=sys.stderr, flush=True)
+    return round(busy, 1)
+
+
+def at_rest(looks: list[float]) -> bool:
+    """Whether the last looks, each a percentage in use, are low for long enough.
+
+    >>> at_rest([90.0, 1.0, 2.0, 1.0, 3.0]), at_rest([1.0, 2.0, 1.0, 40.0]), at_rest([1.0])
+    (True, False, False)
+    """
+    needed = round(REST / LOOK)
+    return len(looks) >= needed and max(looks[-needed:]) < QUIET
 
 
 def _processor() -> str:

@@ -18,7 +18,7 @@ from bench import report, results
 from bench.events import load_events
 from bench.place import Place, place
 from bench.processes import reported, started
-from bench.systems import SYSTEMS, System, job_for
+from bench.systems import SYSTEMS, System, job_for, order
 from bench.throughput import LIMIT, TOPIC, home_events, once, timed
 from headrace.log import topics
 from headrace.observe import events as run_events
@@ -78,7 +78,7 @@ def main(arguments: list[str]) -> None:
             expected = load_events(at.client, TOPIC, asked.events)
             for number in range(asked.rounds):
                 for cores in asked.cores:
-                    for system in chosen:
+                    for system in order(chosen, number):
                         if done("cores", cores, system) <= number:
                             found = once(at, system, "w1", expected, cores=cores)
                             note("cores", cores, system, found)

@@ -278,6 +278,15 @@ SYSTEMS = (
 )
 
 
+def order(systems: Sequence[System], number: int) -> list[System]:
+    """Who comes when in a round: over the rounds each at every place, and not always after the same one.
+
+    There and back from a place that moves on by one each round (Williams): 0, 1, -1, 2, -2, …
+    """
+    steps = [(k + 1) // 2 if k % 2 else -(k // 2) for k in range(len(systems))]
+    return [systems[(number + step) % len(systems)] for step in steps]
+
+
 _NUMBERS = count(1)
 
 

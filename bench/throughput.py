@@ -6,8 +6,9 @@ W1: JSON events from Kafka, views dropped, ten-second counts and sums per page b
 W2: JSON events from Kafka, buys kept, three fields of them as JSON to Kafka.
 
 Cold is a fresh process each time; its start is not in the rate, but in `from launch`. Warm is the same work again in
-one process, for those that Java runs: the first round warms up. Systems take turns, round by round. A run that was cut
-short goes on where it was. Every answer is checked; a wrong one has no rate.
+one process, for those that Java runs: the first round warms up. Systems take turns, round by round, each time in
+another order, and each begins when the machine is at rest. A run that was cut short goes on where it was. Every answer
+is checked; a wrong one has no rate.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from bench import answers, report, results
+from bench import answers, machine, report, results
 from bench.events import Expected, load_events
 from bench.measure import spread
 from bench.place import Place, place
 from bench.processes import Started, reported, started
-from bench.systems import SYSTEMS, Job, System, flow_arguments, job_for
+from bench.systems import SYSTEMS, Job, System, flow_arguments, job_for, order
 from headrace.observe import events as run_events
 
 TOPIC = "events"
@@ -36,7 +37,9 @@ def once(at: Place, system: System, work: str, expected: Expected, *, rounds: in
     """One run of one system: what it took, or why it has no number."""
     job = job_for(at, system.name, work, topic=TOPIC, total=expected.events, rounds=rounds, **given)
     try:
-        with started(system.commands(job), Path(job.folder)) as running:
+        commands = system.commands(job)
+        busy = machine.settle()
+        with started(commands, Path(job.folder)) as running:
             ended = running.wait(LIMIT * rounds)
             memory = running.memory.end()
             if not ended:
@@ -56,6 +59,7 @@ def once(at: Place, system: System, work: str, expected: Expected, *, rounds: in
                 "rates": [round(expected.events / (one["last"] - one["first"])) for one in taken],
                 "from_launch": round(ends[0] - running.at, 2),
                 "memory": memory,
+                "busy_before": busy,
             }
     finally:
         at.clear(keep=[TOPIC])
@@ -148,7 +152,7 @@ def main(work: str, arguments: list[str]) -> None:
             runs.keep(systems=systems(runs.found))
 
         for number in range(asked.rounds):
-            for system in chosen:
+            for system in order(chosen, number):
                 if len(runs.found.get(system.name, {}).get("cold", ())) <= number:
                     note(system, "cold", once(at, system, work, expected, **ours))
         for system in chosen:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,7 +15,7 @@ from bench.events import WINDOW, Expected, events
 from bench.flows import WORKS, flow
 from bench.measure import EDGES, histogram, tail
 from bench.processes import reported
-from bench.systems import SYSTEMS
+from bench.systems import SYSTEMS, order
 from headrace.check import load as load_flow
 
 
@@ -175,6 +176,16 @@ def test_only_a_run_that_was_cut_short_and_asked_for_the_same_is_gone_on_with(
     results.keep("w1", {"events": 10, "whole": True, "runs": {"headrace": 1}})
     assert results.unfinished("w1", {"events": 10}) == {}
     assert results.unfinished("w2", {}) == {}
+
+
+@pytest.mark.parametrize("many", range(1, 10))
+def test_over_the_rounds_each_system_has_every_place_and_changing_neighbours(many: int) -> None:
+    rounds = [[SYSTEMS.index(s) for s in order(SYSTEMS[:many], number)] for number in range(many)]
+
+    assert rounds[0][0] == 0
+    assert all(sorted(place) == list(range(many)) for place in zip(*rounds, strict=True))
+    after = [pair for one in rounds for pair in pairwise(one)]
+    assert all(after.count(pair) <= 2 for pair in after)
 
 
 def test_every_system_but_the_best_form_by_hand_is_in_w3() -> None:
