@@ -1,7 +1,9 @@
 """Sends events at a steady rate from a process of its own: `python -m bench.feed BOOTSTRAP TOPIC RATE TIMES`.
 
-Event number `x` has key `k<x % 100>`; every fourth is a view, the others are buys. The moment at which each was sent
-goes to the file TIMES, as 64-bit floats, a few times a second; all of them are there once the process has ended.
+Event number `x` has key `k<x % 100>`; every fourth is a view, the others are buys. For each, the moment at which it was
+due and the moment at which it was sent go to the file TIMES, as pairs of 64-bit floats, a few times a second; all of
+them are there once the process has ended. A latency counts from the moment that was due: one that counts from the
+sending leaves out the wait of events that a busy machine made this process send late.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import threading
 import time
 from array import array
 from pathlib import Path
+from typing import NamedTuple
 
 KEYS = 100
 _PAUSE = 0.0005
@@ -35,11 +38,11 @@ def main(bootstrap: str, topic: str, rate: float, times: Path) -> None:
     with times.open("wb", buffering=0) as file:
         while not ending.is_set():
             for _ in range(int((time.time() - begun) * rate) - number):
-                now = time.time()
+                due = begun + (number + 1) / rate
                 key = f"k{number % KEYS}"
                 kind = "buy" if is_kept(number) else "view"
-                producer.produce(topic, key=key, value=f'{{"k":"{key}","type":"{kind}","x":{number},"t":{now:.6f}}}')
-                fresh.append(now)
+                producer.produce(topic, key=key, value=f'{{"k":"{key}","type":"{kind}","x":{number},"t":{due:.6f}}}')
+                fresh.extend((due, time.time()))
                 number += 1
             producer.poll(0)
             if time.time() - noted > _NOTED:
@@ -50,10 +53,18 @@ def main(bootstrap: str, topic: str, rate: float, times: Path) -> None:
         file.write(fresh.tobytes())
 
 
-def sent(times: Path) -> array[float]:
-    """When each event was sent, as far as it is noted."""
-    noted = times.read_bytes()
-    return array("d", noted[: len(noted) // 8 * 8])
+class Noted(NamedTuple):
+    """When each event was due, and when it was sent."""
+
+    due: array[float]
+    sent: array[float]
+
+
+def noted(times: Path) -> Noted:
+    """The events as far as they are noted."""
+    written = times.read_bytes()
+    both = array("d", written[: len(written) // 16 * 16])
+    return Noted(both[::2], both[1::2])
 
 
 if __name__ == "__main__":

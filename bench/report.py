@@ -27,13 +27,14 @@ Draw = Callable[[str, str], None]
 
 def throughput(found: dict[str, Any]) -> Table:
     """The table of W1 or W2."""
-    heads = ["system", "cold, events/s", "least to most", "warm, events/s", "least to most", "from launch, s", "memory"]
+    heads = ["system", "cold, events/s", "least to most", "warm, events/s", "least to most", "from launch, s"]
     rows = []
     for one in _ranked(found["systems"]):
-        rows.append([one["label"], *_rate(one, "cold"), *_rate(one, "warm"), _launch(one), _memory(one)])
+        rates = [*_rate(one, "cold"), *_rate(one, "warm")]
+        rows.append([one["label"], *rates, _launch(one), _memory(one), one["guarantee"]])
         if "cold" not in one:
             rows[-1][1] = _failed(one)
-    return [*heads[:-1], "peak memory, GB"], rows
+    return [*heads, "peak memory, GB", "guarantee"], rows
 
 
 def _ranked(systems: dict[str, Any]) -> list[dict[str, Any]]:
@@ -114,14 +115,24 @@ def _note(one: dict[str, Any]) -> str:
     return _failed({"failed": [one["failed"]]}) if "failed" in one else ""
 
 
+def _tail(one: dict[str, Any]) -> list[str]:
+    """The tail of a latency, with the least and the most where there were several rounds."""
+    if "latency" not in one:
+        return [_NONE] * len(TAIL)
+    around = {p: f" ({low:,.1f} to {high:,.1f})" for p, (low, high) in one.get("spread", {}).items()}
+    return [f"{one['latency'][p]:,.1f}{around.get(p, '')}" for p in TAIL]
+
+
 def latency(done: dict[str, Any]) -> Table:
     """The table of W3 for one work at one rate."""
     rows = []
     for one in sorted(done.values(), key=lambda one: one.get("latency", {}).get("p99", float("inf"))):
-        shown = [f"{one['latency'][p]:,.1f}" for p in TAIL] if "latency" in one else [_NONE] * len(TAIL)
+        shown = _tail(one)
         first = f"{one['first_result']:.1f}" if "first_result" in one else _NONE
-        rows.append([one["label"], *shown, first, _memory(one), _note(one)])
-    return ["system", *(f"{p}, ms" for p in TAIL), "first result after, s", "peak memory, GB", ""], rows
+        crossed = str(one.get("checkpoints", _NONE))
+        rows.append([one["label"], *shown, crossed, first, _memory(one), one.get("guarantee", _NONE), _note(one)])
+    more = ["checkpoints", "first result after, s", "peak memory, GB", "guarantee", ""]
+    return ["system", *(f"{p}, ms" for p in TAIL), *more], rows
 
 
 def latency_text(found: dict[str, Any]) -> str:
@@ -156,23 +167,48 @@ def _cumulated(counts: Sequence[int]) -> list[tuple[float, float]]:
     return points
 
 
+def _settings(found: dict[str, Any], head: str, said: str) -> Table:
+    """The table of latency against a setting."""
+    rows = [
+        [f"{work}, {said.format(one['label'])}", *_tail(one), str(one.get("checkpoints", _NONE)), _note(one)]
+        for work, done in found["runs"].items()
+        for one in done.values()
+    ]
+    return [head, *(f"{p}, ms" for p in TAIL), "checkpoints crossed", ""], rows
+
+
+def _settings_text(found: dict[str, Any], table: Table) -> str:
+    parts = [
+        f"{work}, {one['label']}\n{show.histogram(one['histogram'])}"
+        for work, done in found["runs"].items()
+        for one in done.values()
+        if "histogram" in one
+    ]
+    return "\n\n".join([show.table(*table), *parts, machine.show(found["machine"])])
+
+
+def _settings_part(found: dict[str, Any], table: Table, name: str, draw: Draw) -> str:
+    shown = [show.markdown(*table), ""]
+    for work, done in found["runs"].items():
+        series = {one["label"]: _cumulated(one["histogram"]) for one in done.values() if "histogram" in one}
+        title = f"{work}: share of events that took longer, in percent"
+        draw(f"{name}-{work}", plots.lines(title, series, "milliseconds", "percent"))
+        shown += [f"![{work}](plots/{name}-{work}.svg)", ""]
+    return "\n".join([*shown, _source(found)])
+
+
 def pauses(found: dict[str, Any]) -> Table:
     """The table of latency against the interval between checkpoints."""
-    rows = []
-    for work, done in found["runs"].items():
-        for one in done.values():
-            shown = [f"{one['latency'][p]:,.1f}" for p in TAIL] if "latency" in one else [_NONE] * len(TAIL)
-            rows.append([f"{work}, every {one['label']}", *shown, _note(one)])
-    return ["work, checkpoint", *(f"{p}, ms" for p in TAIL), ""], rows
+    return _settings(found, "work, checkpoint", "every {}")
 
 
 def pauses_text(found: dict[str, Any]) -> str:
-    """The table for a terminal."""
-    return f"{show.table(*pauses(found))}\n\n{machine.show(found['machine'])}"
+    """The table and histograms for a terminal."""
+    return _settings_text(found, pauses(found))
 
 
-def _pauses_part(found: dict[str, Any], _: Draw) -> str:
-    return f"{show.markdown(*pauses(found))}\n\n{_source(found)}"
+def _pauses_part(found: dict[str, Any], draw: Draw) -> str:
+    return _settings_part(found, pauses(found), "pauses", draw)
 
 
 def load(found: dict[str, Any]) -> Table:

@@ -69,6 +69,8 @@ class System:
     label: str
     guarantee: str
     """What it promises about its results with the settings used here."""
+    live_guarantee: str = ""
+    """The same in W3, if it is another."""
     ready: Callable[[], object]
     """Makes what it needs; raises UnavailableError."""
     commands: Commands
@@ -92,7 +94,7 @@ def _ours(job: Job) -> list[Command]:
     file.write_text(flow(job.work, job.topic, f"{job.out}-0", goal=job.goal, also=job.also), encoding="utf-8")
     (Path(job.folder) / "headrace.toml").touch()
     run = [sys.executable, "-m", "headrace.cli.main", "run", str(file), "--json", "--restarts", "0"]
-    run += ["--bootstrap", job.bootstrap, *([] if job.live else ["--until-done", "--master", f"local[{job.cores}]"])]
+    run += ["--bootstrap", job.bootstrap, "--master", f"local[{job.cores}]", *([] if job.live else ["--until-done"])]
     return [Command(arguments=run, environment=_told(job))]
 
 
@@ -212,6 +214,7 @@ SYSTEMS = (
         name="headrace",
         label="Headrace",
         guarantee="exactly once",
+        live_guarantee="at least once",
         ready=_nothing,
         commands=_ours,
     ),
@@ -290,9 +293,9 @@ def order(systems: Sequence[System], number: int) -> list[System]:
 _NUMBERS = count(1)
 
 
-def flow_arguments(parser: argparse.ArgumentParser) -> None:
+def flow_arguments(parser: argparse.ArgumentParser, goal: str | None = None) -> None:
     """What can be asked of our flow."""
-    parser.add_argument("--goal", help="the goal of our flow, instead of the work's own")
+    parser.add_argument("--goal", default=goal, help=f"the goal of our flow, instead of {goal or 'that of the work'}")
     parser.add_argument("--also", metavar="YAML", help="more lines for the top of our flow")
 
 

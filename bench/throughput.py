@@ -109,6 +109,11 @@ def _by_events(path: Path) -> list[dict[str, Any]]:
     return [{"first": first, "last": last, "read": sum(e["in"] for e in batches)}]
 
 
+def moments(path: Path, kind: str) -> list[float]:
+    """When the events of a kind were written."""
+    return [_seconds(event) for event in run_events.read(path) if event["event"] == kind]
+
+
 def _seconds(event: Any) -> float:
     return datetime.fromisoformat(event["at"].replace("Z", "+00:00")).timestamp()
 

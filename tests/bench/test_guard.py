@@ -81,7 +81,7 @@ def test_a_keyed_count_is_not_grossly_later_than_by_hand(broker: str, tmp_path: 
             until(lambda: False, WARM + MEASURED)
             # What else the machine does comes and goes; a loss of ours stays.
             until(lambda: not real_time or not is_gross(*middles(readers, times, begin)), LONGEST, every=2.0)
-        sent = feed.sent(times)
+        sent = feed.noted(times).due
         for name, reader in readers.items():
             whole = until(lambda found=reader.found: is_whole(found, len(sent), "keyed"), 60, every=0.5)
             assert whole, f"{name}: a minute after the last event its results were not all there"
@@ -103,7 +103,7 @@ def is_gross(ours: float, hand: float) -> bool:
 
 def middles(readers: dict[str, Reader], times: Path, begin: float) -> tuple[float, float]:
     """The best second of ours and of the job by hand, by its median latency."""
-    sent = feed.sent(times)
+    sent = feed.noted(times).due
     ours, hand = (best(answered(list(readers[name].found), "keyed"), sent, begin) for name in ("ours", "by hand"))
     return ours, hand
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from array import array
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
-from bench import answers, latency, load, plots, report, results, show
+from bench import answers, feed, latency, load, pauses, plots, report, results, show
 from bench.environments import UnavailableError
 from bench.events import WINDOW, Expected, events
 from bench.flows import WORKS, flow
@@ -97,6 +99,54 @@ def test_latency_counts_only_if_every_event_has_its_result() -> None:
     assert not latency.is_whole(kept, 8, "stateless")
     assert latency.is_whole([(0.0, "k0", 1), (0.0, "k1", 1)], 2, "keyed")
     assert not latency.is_whole([(0.0, "k0", 1), (0.0, "k1", 2)], 2, "keyed")
+
+
+def taken(**given: Any) -> latency.Taken:
+    """Two seconds of stateless events, one each half; the first is a view, which has no result."""
+    events = feed.Noted(array("d", [9.0, 10.0, 10.5, 11.0, 11.5]), array("d", [9.0, 10.1, 10.5, 11.0, 11.5]))
+    found = [(10.2, "k", 1), (10.6, "k", 2), (13.0, "k", 3)]
+    return latency.Taken(found=found, events=events, work="stateless", begin=9.5, **given)
+
+
+def test_a_latency_counts_from_the_moment_the_event_was_due() -> None:
+    made = latency.summary(taken(checkpoints=[9.0, 10.0, 11.0, 12.0]))
+
+    assert made["latency"]["p50"] == 200.0
+    assert made["latency"]["max"] == 2000.0
+    assert made["sender_late"]["max"] == 100.0
+    assert made["events"] == 4
+    assert made["rate"] == 2
+    assert made["checkpoints"] == 2
+    assert "checkpoints" not in latency.summary(taken())
+
+
+def test_what_was_due_and_sent_is_read_back_as_far_as_it_is_written(tmp_path: Path) -> None:
+    file = tmp_path / "times"
+    file.write_bytes(array("d", [1.0, 1.1, 2.0, 2.2]).tobytes() + b"half")
+
+    assert feed.noted(file) == (array("d", [1.0, 2.0]), array("d", [1.1, 2.2]))
+
+
+def test_several_rounds_are_shown_by_their_medians_and_ends() -> None:
+    one = {"latency": tail([1.0]), "histogram": [1, 2], "first_result": 1.0, "memory": {"java": 1}, "checkpoints": 6}
+    other = {"latency": tail([3.0]), "histogram": [0, 5], "first_result": 3.0, "memory": {"java": 9}, "checkpoints": 5}
+
+    both = latency.together([one, other, {"failed": "gone"}])
+
+    assert both["latency"]["p50"] == 2.0
+    assert both["spread"]["p50"] == [1.0, 3.0]
+    assert (both["histogram"], both["checkpoints"], both["memory"]) == ([1, 7], 5, {"java": 9})
+    assert both["failed"] == "gone"
+    assert "spread" not in latency.together([one])
+    assert latency.together([{"failed": "gone"}]) == {"failed": "gone"}
+
+
+def test_a_tail_over_too_few_checkpoints_is_none() -> None:
+    found = {"checkpoints": 4, "latency": {"max": 1.0}, "histogram": [1]}
+
+    assert pauses.enough(found, 4) == found
+    assert pauses.enough(found, 5) == {"checkpoints": 4, "failed": "it crossed 4 checkpoints, not 5"}
+    assert pauses.enough({"failed": "gone"}, 5) == {"failed": "gone"}
 
 
 def test_a_tail_shows_the_rare_and_the_worst() -> None:
