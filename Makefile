@@ -14,7 +14,7 @@ UPGRADE ?=
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test format lock docs bench bench-w1 bench-w2 bench-w3 bench-pauses bench-scale bench-load bench-start bench-rules bench-overhead bench-ledger bench-recovery bench-state bench-windows bench-report chaos clean style fast generated jars servers
+.PHONY: help setup demo check test format lock docs bench bench-w1 bench-w2 bench-w3 bench-pauses bench-soak bench-slots bench-scale bench-load bench-start bench-rules bench-overhead bench-ledger bench-recovery bench-state bench-windows bench-report chaos clean style fast generated jars servers
 
 help: ## lists these
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -78,6 +78,12 @@ bench-w3: setup jars ## latency at 1,000 and 10,000 events/s, stateless and keye
 
 bench-pauses: setup jars ## what checkpoints cost in real-time mode: the tail for several intervals
 	$(PYTHON) -m bench pauses $(ARGS)
+
+bench-soak: setup jars ## half an hour of real-time mode: latency by minute, and whether a backlog ever builds up
+	$(PYTHON) -m bench soak $(ARGS)
+
+bench-slots: setup jars ## latency in real-time mode with more slots than tasks
+	$(PYTHON) -m bench slots $(ARGS)
 
 bench-load: setup jars ## latency against load until it breaks
 	$(PYTHON) -m bench load $(ARGS)

@@ -10,6 +10,8 @@ BENCHES = {
     "w2": "stateless JSON to Kafka: events a second, ours and rivals",
     "w3": "latency at a steady rate, stateless and keyed, ours and rivals",
     "pauses": "latency in real-time mode for several intervals between checkpoints",
+    "soak": "half an hour of real-time mode: latency by minute, and whether a backlog ever builds up",
+    "slots": "latency in real-time mode with more slots than tasks",
     "load": "latency against load until it breaks",
     "scale": "one core to two, a thousand keys to ten million",
     "start": "from `headrace run` to the first result, and what of it is whose",

@@ -40,25 +40,30 @@ def bars(title: str, values: Mapping[str, tuple[float, float, float]], unit: str
     return _svg(_WIDTH, _TOP + len(values) * _ROW + 10, parts)
 
 
-def lines(title: str, series: Mapping[str, Sequence[tuple[float, float]]], across: str, up: str) -> str:
-    """A line for each name, both axes in factors of ten."""
+def lines(
+    title: str, series: Mapping[str, Sequence[tuple[float, float]]], across: str, up: str, *, even: bool = False
+) -> str:
+    """A line for each name, both axes in factors of ten; `even` is one across in even steps from nought, as time is."""
     points = [p for found in series.values() for p in found if p[0] > 0 and p[1] > 0]
     if not points:
         return _svg(_WIDTH, 60, [f'<text class="t" x="8" y="20">{escape(title)}: nothing was measured</text>'])
     (left, right), (low, high) = (_decades([p[i] for p in points]) for i in (0, 1))
+    most = max(p[0] for p in points)
     box_left, box_top, box_right, box_bottom = 70, 34, _WIDTH - 190, 330
 
     def x(value: float) -> float:
-        return box_left + (math.log10(value) - left) / (right - left) * (box_right - box_left)
+        share = value / most if even else (math.log10(value) - left) / (right - left)
+        return box_left + share * (box_right - box_left)
 
     def y(value: float) -> float:
         return box_bottom - (math.log10(value) - low) / (high - low) * (box_bottom - box_top)
 
     parts = [f'<text class="t" x="8" y="20">{escape(title)}</text>']
-    for power in range(left, right + 1):
-        at = x(10.0**power)
+    ticks = {f"{most * k / 5:g}": most * k / 5 for k in range(6)} if even else None
+    for shown, value in (ticks or {_short(power): 10.0**power for power in range(left, right + 1)}).items():
+        at = x(value)
         parts.append(f'<path d="M{at:.1f} {box_top}V{box_bottom}" stroke="#8c959f" stroke-opacity="0.35"/>')
-        parts.append(f'<text class="a" x="{at:.1f}" y="{box_bottom + 16}" text-anchor="middle">{_short(power)}</text>')
+        parts.append(f'<text class="a" x="{at:.1f}" y="{box_bottom + 16}" text-anchor="middle">{shown}</text>')
     for power in range(low, high + 1):
         at = y(10.0**power)
         parts.append(f'<path d="M{box_left} {at:.1f}H{box_right}" stroke="#8c959f" stroke-opacity="0.35"/>')

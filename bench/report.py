@@ -97,7 +97,11 @@ def _throughput_part(found: dict[str, Any], draw: Draw) -> str:
 
 def _source(found: dict[str, Any]) -> str:
     """The command, the day, the arguments and the machine."""
-    told = {k: found[k] for k in ("events", "rounds", "seconds", "rate", "crossed", "goal", "also") if found.get(k)}
+    told = {
+        k: found[k]
+        for k in ("events", "rounds", "seconds", "minutes", "rate", "crossed", "goal", "also")
+        if found.get(k)
+    }
     shown = "".join(f", {v:,} {k}" if isinstance(v, int) else f", {k} {v}" for k, v in told.items())
     unfinished = "" if found.get("whole", True) else " **This run was cut short.**"
     return f"`{found['command']}`, {found['at']}{shown}; {_on(found)}.{unfinished}\n"
@@ -209,6 +213,63 @@ def pauses_text(found: dict[str, Any]) -> str:
 
 def _pauses_part(found: dict[str, Any], draw: Draw) -> str:
     return _settings_part(found, pauses(found), "pauses", draw)
+
+
+def slots(found: dict[str, Any]) -> Table:
+    """The table of latency against slots."""
+    heads, rows = _settings(found, "work, slots", "{} slots")
+    late = [_late(one) for done in found["runs"].values() for one in done.values()]
+    return [*heads[:-1], "backlog", ""], [[*row[:-1], said, row[-1]] for row, said in zip(rows, late, strict=True)]
+
+
+def slots_text(found: dict[str, Any]) -> str:
+    """The table and histograms for a terminal."""
+    return _settings_text(found, slots(found))
+
+
+def _slots_part(found: dict[str, Any], draw: Draw) -> str:
+    return _settings_part(found, slots(found), "slots", draw)
+
+
+def _late(one: dict[str, Any]) -> str:
+    """In how many seconds there was a backlog."""
+    if "backlog" not in one:
+        return _NONE
+    return f"in {len(one['backlog'])} s" if one["backlog"] else "never"
+
+
+def soak(found: dict[str, Any]) -> Table:
+    """The table of a long run: the whole of it."""
+    rows = []
+    for work, one in found["runs"].items():
+        crossed = str(one.get("checkpoints", _NONE))
+        name = f"{work}, {found['minutes']:g} minutes"
+        rows.append([name, *_tail(one), crossed, _late(one), _memory(one), _note(one)])
+    heads = ["work", *(f"{p}, ms" for p in TAIL), "checkpoints crossed", "backlog", "peak memory, GB", ""]
+    return heads, rows
+
+
+def soak_text(found: dict[str, Any]) -> str:
+    """The table, and that of the minutes, for a terminal."""
+    parts = [show.table(*soak(found))]
+    for one in found["runs"].values():
+        heads = ["minute", *(f"{p}, ms" for p in TAIL)]
+        rows = [[str(m["minute"]), *(f"{m[p]:,.1f}" for p in TAIL)] for m in one.get("minutes", ())]
+        parts.append(show.table(heads, rows))
+        if one.get("backlog"):
+            parts.append(f"backlog in the seconds {', '.join(map(str, one['backlog']))}")
+    return "\n\n".join([*parts, machine.show(found["machine"])])
+
+
+def _soak_part(found: dict[str, Any], draw: Draw) -> str:
+    shown = [show.markdown(*soak(found)), ""]
+    for work, one in found["runs"].items():
+        given = one.get("minutes", ())
+        series = {p: [(float(m["minute"]), m[p]) for m in given] for p in ("p50", "p99", "max")}
+        title = f"{work}, {found['rate']:,} events/s: latency of each minute"
+        draw(f"soak-{work}", plots.lines(title, series, "minute", "ms", even=True))
+        shown += [f"![{work}](plots/soak-{work}.svg)", ""]
+    return "\n".join([*shown, _source(found)])
 
 
 def load(found: dict[str, Any]) -> Table:
@@ -332,6 +393,8 @@ PARTS: dict[str, Callable[[dict[str, Any], Draw], str]] = {
     "w2": _throughput_part,
     "w3": _latency_part,
     "pauses": _pauses_part,
+    "soak": _soak_part,
+    "slots": _slots_part,
     "load": _load_part,
     "scale": _scale_part,
     "start": _start_part,

@@ -20,6 +20,8 @@ ROOT = Path(__file__).resolve().parent.parent
 LIVE = ("keyed", "stateless")
 PARTITIONS = 2
 """Of every topic."""
+CORES = 2
+"""That each system may use, unless it is asked for another number."""
 _HEAP = "2g"
 """The largest heap of everything that runs in Java, as ours has it."""
 _JAVA = (f"-Xmx{_HEAP}", "-XX:+UseParallelGC")
@@ -38,7 +40,7 @@ class Job:
     tag: str
     folder: str
     total: int = 0
-    cores: int = 2
+    cores: int = CORES
     rounds: int = 1
     goal: str | None = None
     """What our flow asks for; None: what the work does."""

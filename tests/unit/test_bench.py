@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from array import array
 from itertools import pairwise
 from pathlib import Path
@@ -11,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bench import answers, feed, latency, load, pauses, plots, report, results, show
+from bench import answers, feed, latency, load, pauses, plots, report, results, show, soak
 from bench.environments import UnavailableError
 from bench.events import WINDOW, Expected, events
 from bench.flows import WORKS, flow
@@ -141,6 +142,14 @@ def test_several_rounds_are_shown_by_their_medians_and_ends() -> None:
     assert latency.together([{"failed": "gone"}]) == {"failed": "gone"}
 
 
+def test_a_long_run_is_looked_at_by_minute_and_for_waits_that_no_checkpoint_explains() -> None:
+    waits = [(100.0, 0.002), (101.5, 1.5), (130.2, 1.5), (161.0, 0.004), (170.0, math.inf)]
+
+    assert [(m["minute"], m["max"]) for m in soak.per_minute(waits, 100.0)] == [(1, 1500.0), (2, 4.0)]
+    assert soak.backlog(waits, 100.0, []) == [1, 30, 70]
+    assert soak.backlog(waits, 100.0, [169.0, 131.0, 104.0]) == [1, 70]
+
+
 def test_a_tail_over_too_few_checkpoints_is_none() -> None:
     found = {"checkpoints": 4, "latency": {"max": 1.0}, "histogram": [1]}
 
@@ -188,6 +197,7 @@ def test_plots_are_well_formed() -> None:
     for plot in (
         plots.bars("a < b", {"x & y": (3.0, 1.0, 5.0)}, "/s"),
         plots.lines("a", {"x": [(1.0, 2.0), (1000.0, 0.3)], "empty": []}, "x", "y"),
+        plots.lines("over time", {"x": [(1.0, 2.0), (30.0, 0.3)]}, "minute", "ms", even=True),
         plots.lines("nothing", {}, "x", "y"),
     ):
         ElementTree.fromstring(plot)
@@ -263,6 +273,12 @@ SAMPLES: dict[str, dict[str, object]] = {
         }
     },
     "pauses": {"runs": {"keyed": {"5": {"label": "5 s", **GOOD}, "10": {"label": "10 s", "failed": "gone"}}}},
+    "soak": {
+        "minutes": 30.0,
+        "rate": 1000,
+        "runs": {"keyed": {"minutes": [{"minute": 1, **tail([1.0, 2.0])}], "backlog": [7], "checkpoints": 29, **GOOD}},
+    },
+    "slots": {"runs": {"keyed": {"4": {"label": "4", "backlog": [], "checkpoints": 6, **GOOD}}}},
     "load": {
         "runs": {
             "keyed": {
@@ -287,6 +303,8 @@ SAMPLES: dict[str, dict[str, object]] = {
 TEXTS = {
     "w3": report.latency_text,
     "pauses": report.pauses_text,
+    "soak": report.soak_text,
+    "slots": report.slots_text,
     "load": report.load_text,
     "scale": report.scale_text,
     "start": report.start_text,
@@ -298,6 +316,8 @@ TEXTS = {
     [
         ("w3", ["| A | 1.0 | 2.0 |", "2.50", "none: ended with 1: no such thing", "w3-keyed-1000.svg"]),
         ("pauses", ["| keyed, every 5 s | 1.0 | 2.0 |", "none: gone"]),
+        ("soak", ["| keyed, 30 minutes | 1.0 | 2.0 |", "| 29 | in 1 s |", "soak-keyed.svg"]),
+        ("slots", ["| keyed, 4 slots | 1.0 |", "| 6 | never |", "slots-keyed.svg"]),
         ("load", ["| keyed: A | 1,000 | 1.0 |", "none: gone", "load-keyed.svg"]),
         ("scale", ["| A | 10 (2.50) | none |", "1,000 keys", "scale-keys.svg"]),
         ("start", ["| session | 1.00 (0.50 to 2.00) |"]),
