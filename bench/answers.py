@@ -7,14 +7,14 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from bench.events import WINDOW, Expected
+from bench.events import WINDOW, Expected, mark
 
 GRACE = 5_000
 """Milliseconds that W1's windows wait for what is late; the last ones stay open where nothing says that all is read."""
 
 
 def written(client: Mapping[str, str], topic: str) -> Iterator[dict[str, Any]]:
-    """Every record of a topic, committed ones only, with the broker's time of it in seconds as `_at`."""
+    """Every record of a topic, committed ones only, with its key as `_key`."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer(
@@ -32,7 +32,7 @@ def written(client: Mapping[str, str], topic: str) -> Iterator[dict[str, Any]]:
                 elif text := message.value():
                     record = json.loads(text)
                     if record.get("diff", 1) > 0:  # Pathway also writes that an older result is void
-                        yield {**record, "_at": message.timestamp()[1] / 1000}
+                        yield {**record, "_key": (message.key() or b"").decode()}
     finally:
         consumer.close()
 
@@ -70,11 +70,13 @@ def wrong_windows(expected: Expected, records: Iterator[dict[str, Any]]) -> str:
 
 
 def wrong_records(expected: Expected, records: Iterator[dict[str, Any]]) -> str:
-    """What is wrong with an answer of W2; nothing if it is right."""
-    count, spent = 0, 0.0
+    """What is wrong with an answer of W2; nothing if it is right: the same records, each under its user."""
+    count, marks = 0, 0
     for record in records:
+        if record["_key"] != record["user"]:
+            return f"a record of {record['user']} has the key {record['_key']!r}"
         count += 1
-        spent += record["amount"]
-    if count != expected.buys or abs(spent - expected.spent) > 0.01:
-        return f"{count:,} records over {spent:.2f}, not {expected.buys:,} over {expected.spent:.2f}"
-    return ""
+        marks += mark(record["user"], record["page"], record["amount"])
+    if count != expected.buys:
+        return f"{count:,} records, not {expected.buys:,}"
+    return "" if marks == expected.marks else f"{count:,} records, as many as there should be, but others"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -27,15 +28,33 @@ def describe() -> dict[str, Any]:
         "python": platform.python_version(),
         "java": str(find_java().version),
         "load": round(os.getloadavg()[0], 1),
+        "commit": commit(),
     }
 
 
 def show(machine: dict[str, Any]) -> str:
     """One line for people."""
+    of = f", commit {machine['commit']}" if "commit" in machine else ""
     return (
         f"{machine['cores']} cores ({machine['processor']}), {machine['memory_gb']:g} GB, {machine['system']}, "
-        f"Python {machine['python']}, Java {machine['java']}, load before {machine['load']:g}"
+        f"Python {machine['python']}, Java {machine['java']}, load before {machine['load']:g}{of}"
     )
+
+
+def commit() -> str:
+    """The commit of the checkout that is measured, with a plus if there is more in it than that."""
+    root = Path(__file__).resolve().parent.parent
+
+    def git(*arguments: str) -> str:
+        asked = ["git", "-C", str(root), *arguments]
+        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        # What benchmarks write is no change of what they measure.
+        changed = git("status", "--porcelain", "-uno", "--", ".", ":!bench/results", ":!docs")
+        return git("rev-parse", "--short=12", "HEAD") + ("+" if changed else "")
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
 
 
 def settle() -> float:

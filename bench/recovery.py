@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import machine, results
+from bench import report as page
 from bench.measure import spread
 from headrace.log import broker, topics
 from headrace.observe import events
@@ -123,6 +124,7 @@ def report(found: Mapping[str, Sequence[Mapping[str, float]]], before: dict[str,
     for kind, stages in kinds.items():
         print(kind, json.dumps({name: one["median"] for name, one in stages.items()}), "target", TARGET, "s")
     print("load", before["load"])
+    page.write()
 
 
 if __name__ == "__main__":

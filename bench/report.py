@@ -339,21 +339,21 @@ def _scale_part(found: dict[str, Any], draw: Draw) -> str:
     return "\n".join([*shown, _source(found)])
 
 
-def start(found: dict[str, Any]) -> Table:
-    """The table of a start."""
-    forms = found["split"]
-    stages = next(iter(forms.values()))
+def _split(forms: dict[str, Any]) -> Table:
+    """The table of a time cut into stages, in each form."""
     rows = [
         [
             stage,
-            *(
-                f"{form[stage]['median']:.2f} ({form[stage]['least']:.2f} to {form[stage]['most']:.2f})"
-                for form in forms.values()
-            ),
+            *(f"{f[stage]['median']:.2f} ({f[stage]['least']:.2f} to {f[stage]['most']:.2f})" for f in forms.values()),
         ]
-        for stage in stages
+        for stage in next(iter(forms.values()))
     ]
     return ["stage", *(f"{name}, s" for name in forms)], rows
+
+
+def start(found: dict[str, Any]) -> Table:
+    """The table of a start."""
+    return _split(found["split"])
 
 
 def start_text(found: dict[str, Any]) -> str:
@@ -365,6 +365,10 @@ def start_text(found: dict[str, Any]) -> str:
 
 def _start_part(found: dict[str, Any], _: Draw) -> str:
     return f"{show.markdown(*start(found))}\n\n{_source(found)}"
+
+
+def _recovery_part(found: dict[str, Any], _: Draw) -> str:
+    return f"{show.markdown(*_split(found['kinds']))}\n\n{_source(found)}"
 
 
 def rules(found: dict[str, Any]) -> Table:
@@ -398,6 +402,7 @@ PARTS: dict[str, Callable[[dict[str, Any], Draw], str]] = {
     "load": _load_part,
     "scale": _scale_part,
     "start": _start_part,
+    "recovery": _recovery_part,
     "rules": _rules_part,
 }
 """Each result and how it is shown."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ FOLDER = Path(__file__).parent / "results"
 def keep(name: str, found: dict[str, Any], *, of: dict[str, Any] | None = None) -> Path:
     """Writes a result; `of` is the machine as it was before, since a benchmark is itself a load."""
     whole = {
-        "command": f"make bench-{name}",
+        "command": command(name, sys.argv),
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": of or machine.describe(),
         **found,
@@ -28,6 +30,16 @@ def keep(name: str, found: dict[str, Any], *, of: dict[str, Any] | None = None) 
     draft.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
     draft.replace(path)
     return path
+
+
+def command(name: str, arguments: Sequence[str]) -> str:
+    """What was called, with all that it was told.
+
+    >>> command("w1", ["/a/bench/__main__.py", "w1", "--also", "a b"]), command("w1", ["pytest"])
+    ("python -m bench w1 --also 'a b'", 'python -m bench w1')
+    """
+    whole = arguments[1:] if Path(arguments[0]).parts[-2:] == ("bench", "__main__.py") else [name]
+    return f"python -m bench {shlex.join(whole)}"
 
 
 def kept(name: str) -> dict[str, Any] | None:

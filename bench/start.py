@@ -2,7 +2,7 @@
 
     python -m bench start [--times 5]
 
-The W1 flow over a topic that already holds events. The split comes from the run's own events: until the driver is
+The W2 flow over a topic that already holds events. The split comes from the run's own events: until the driver is
 started (interpreter, check, the run's home), until Spark is up, until the queries run (plan, lowering), until the first
 batch is committed; and, seen from outside, until a consumer has the first result. Once with the archive of classes
 that Headrace makes, once with only the one that Java has of itself.

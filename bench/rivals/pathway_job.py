@@ -66,7 +66,8 @@ def main() -> None:
     else:
         result = events.filter(pw.this.type == "buy").select(pw.this.k, pw.this.x, pw.this.t)
     producer = {"linger.ms": "0"} if LIVE else {"linger.ms": "50", "compression.type": "lz4"}
-    pw.io.kafka.write(result, {**CLIENT, **producer}, topic_name=f"{OUT}-0", format="json")
+    key = result[{"w1": "page", "w2": "user"}.get(WORK, "k")]
+    pw.io.kafka.write(result, {**CLIENT, **producer}, topic_name=f"{OUT}-0", format="json", key=key)
     begun = time.time()
     pw.run(monitoring_level=pw.MonitoringLevel.NONE)
     say(begun, time.time(), JOB["total"])
