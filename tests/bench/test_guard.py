@@ -1,7 +1,12 @@
 """The guard against gross loss of speed: short forms of W1 and W3, ours against the same job by hand, in one run.
 
-Only the ratio means anything here. It is printed; the tests fail below 0.8. What the numbers really are is for
-`make bench-w1` and `make bench-w3` to say.
+Only the ratio means anything here. It is printed, and the tests fail where it shows a gross loss: W1 at less than 0.8
+of the rate by hand, W3 at more than twice its latency. What the numbers really are is for `make bench-w1` and
+`make bench-w3` to say.
+
+W1 runs both jobs in one warm process, to files: it leaves out the supervisor, the driver's start, the ledger, and the
+writing to Kafka with its transactions; and the job by hand is the plain one, not the quickest that Spark can run.
+W3 runs ours as a user does; the job by hand has its mode and settings.
 """
 
 from __future__ import annotations
@@ -26,6 +31,9 @@ from headrace.compile.planner import plan
 from headrace.model import Mode
 
 LEAST = 0.8
+"""Of the rate by hand, in W1."""
+LATEST = 2.0
+"""Times the latency by hand, in W3: of a few milliseconds each, on a machine that is never quite at rest."""
 EVENTS = 1_000_000
 PACE = 34
 """Events in a millisecond: half a minute of them, so that some windows close."""
@@ -33,8 +41,6 @@ ROUNDS = 3
 RATE = 500
 WARM, MEASURED, LONGEST = 3.0, 6.0, 45.0
 """Seconds that are not measured, that are, and how many more if what was found looks like a loss."""
-NOISE = 20.0
-"""Milliseconds that the other tests on the machine may add to any latency; a loss within them is not gross."""
 
 
 @pytest.mark.slow
@@ -86,8 +92,8 @@ def test_a_keyed_count_is_not_grossly_later_than_by_hand(broker: str, tmp_path: 
             whole = until(lambda found=reader.found: is_whole(found, len(sent), "keyed"), 60, every=0.5)
             assert whole, f"{name}: a minute after the last event its results were not all there"
     ours_best, hand_best = middles(readers, times, begin)
-    ratio = f"{hand_best / ours_best:.2f}"
-    print(f"\nW3, {mode}: the latency by hand is {ratio} of ours ({hand_best:.2f} and {ours_best:.2f} ms)")
+    ratio = f"{ours_best / hand_best:.2f}"
+    print(f"\nW3, {mode}: the latency of ours is {ratio} of that by hand ({ours_best:.2f} and {hand_best:.2f} ms)")
     # A micro-batch of ours is also a transaction and an entry of the ledger, which the job by hand does without.
     assert not real_time or not is_gross(ours_best, hand_best)
 
@@ -98,7 +104,8 @@ def of_best(seconds: overhead.Seconds) -> float:
 
 
 def is_gross(ours: float, hand: float) -> bool:
-    return ours > NOISE and not hand / ours >= LEAST
+    """Whether ours is grossly later; also if it has no second at all whose events are all answered."""
+    return ours == math.inf or ours > LATEST * hand
 
 
 def middles(readers: dict[str, Reader], times: Path, begin: float) -> tuple[float, float]:
