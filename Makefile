@@ -115,7 +115,7 @@ bench-state: setup jars ## five million keys in RocksDB: rate, and memory of the
 bench-recovery: setup jars ## from kill -9 of the driver to the first new result, and what of it is whose
 	$(PYTHON) -m bench recovery
 
-chaos: setup jars servers ## three flows side by side under fifty faults each; the nightly form of tests/chaos
+chaos: setup jars servers ## three flows side by side, each killed fifty times; the nightly form of tests/chaos
 	HEADRACE_CHAOS_KILLS=50 $(PYTEST) tests/chaos -s
 
 clean: ## removes what was made here; downloads in the cache stay

@@ -1,4 +1,4 @@
-"""Three flows side by side under faults: nothing lost, nothing twice. `make chaos` does the same with fifty each."""
+"""Three flows side by side each killed five times: nothing lost, nothing twice. `make chaos` kills fifty times."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from headrace.cli.chaos import told
+from headrace.testing.chaos.faults import KILLS as KINDS_OF_KILLS
 from headrace.testing.chaos.run import Asked, chaos
 
 FLOWS = Path(__file__).parent / "flows"
@@ -24,6 +25,7 @@ def test_nothing_is_lost_and_nothing_doubled_whatever_dies(postgresql: str, monk
     print("\n".join(told(found)))
     assert [o.as_dict() for o in found if not o.good] == []
     assert all(o.fed == o.read > 0 for o in found)
-    assert all(sum(o.faults.values()) >= KILLS for o in found)
-    assert all(len(o.recovery) == sum(o.faults.values()) for o in found)
-    assert {kind for o in found for kind in o.faults} >= {"driver", "broker"}
+    assert all(o.kills >= KILLS for o in found)
+    assert all({kind: len(s) for kind, s in o.recovery.items()} == o.faults for o in found)
+    assert all(o.faults["driver"] >= KILLS // 2 and o.faults["broker"] >= KILLS // 2 for o in found)
+    assert any(set(o.faults) - KINDS_OF_KILLS for o in found), "other faults come in between"

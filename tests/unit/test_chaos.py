@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import time
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +25,7 @@ from headrace.run.verify import spans_of
 from headrace.testing.chaos import faults
 from headrace.testing.chaos.clock import build as build_clock
 from headrace.testing.chaos.feed import made_up, records_for
-from headrace.testing.chaos.run import Asked, Outcome, _Trial
+from headrace.testing.chaos.run import Asked, Outcome, _Trial, counted
 from headrace.testing.chaos.scratch import DATABASE, move
 
 FLOW = """
@@ -120,17 +121,25 @@ def test_records_are_those_of_the_cases_or_made_up_to_fit(
         made_up(bare, 0, draw)
 
 
-def test_an_outcome_is_good_only_if_it_was_compared_and_nothing_differs() -> None:
-    said = {"fed": 10, "read": 10, "recovery": (3.0, 9.0, 4.0), "restarts": 2, "faults": {"driver": 3}}
-    equal = {"sink": "out", "verdict": "equal", "why": ""}
-    good = Outcome(flow="a", lost=0, duplicated=0, sinks=(equal,), **said)  # type: ignore[arg-type]
-    lossy = Outcome(flow="b", lost=1, duplicated=0, sinks=(equal,), **said)  # type: ignore[arg-type]
-    unseen = Outcome(flow="c", lost=0, duplicated=0, **said)  # type: ignore[arg-type]
+def test_an_outcome_is_good_only_if_all_that_can_be_compared_was_and_nothing_differs() -> None:
+    recovery = {"driver": (3.0, 9.0), "clock": (4.0,)}
+    said = {"fed": 10, "read": 10, "recovery": recovery, "restarts": 2, "faults": {"driver": 2, "clock": 1}}
+    equal = {"sink": "out", "verdict": "equal", "why": "", "comparable": True}
+    missed = {"sink": "too", "verdict": "not compared", "why": "no batch is done yet", "comparable": True}
+    never = {"sink": "shown", "verdict": "not compared", "why": "a console", "comparable": False}
 
-    assert [o.good for o in (good, lossy, unseen)] == [True, False, False]
-    assert (good.as_dict()["recovery_p50"], good.as_dict()["recovery_max"]) == (4.0, 9.0)
-    lines = told([good, lossy, unseen])
-    assert lines[1].split()[-5:] == ["4.0", "s", "9.0", "s", "good"]
+    def outcome(*sinks: dict[str, object], lost: int = 0) -> Outcome:
+        return Outcome(flow="a", lost=lost, duplicated=0, sinks=sinks, **said)  # type: ignore[arg-type]
+
+    found = [outcome(equal, never), outcome(equal, lost=1), outcome(equal, missed), outcome(never), outcome()]
+    assert [o.good for o in found] == [True, False, False, False, False]
+    good = found[0].as_dict()
+    assert (good["kills"], good["recovery_p50"], good["recovery_max"]) == (2, 4.0, 9.0)
+    lines = told(found)
+    assert lines[1].split() == ["a", "2", "1", "2", "10", "10", "0", "0", "4.0", "s", "9.0", "s", "good"]
+    assert [line.split("s  ")[-1] for line in lines[2:6]] == ["differs", *["not all compared"] * 3]
+    assert ["a", "clock", "1", "4.0", "s", "4.0", "s"] in [line.split() for line in lines]
+    assert ["a", "driver", "2", "6.0", "s", "9.0", "s"] in [line.split() for line in lines]
 
 
 def test_batches_without_late_records_are_read_together() -> None:
@@ -141,21 +150,30 @@ def test_batches_without_late_records_are_read_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kinds", "kills", "found"),
+    ("kinds", "kills", "found", "others"),
     [
-        (["driver", "broker", "slow-sink"], 5, [5, 5]),
-        (["slow-sink"], 3, [0, 3]),  # what cannot be done to a flow is not waited for
+        (["driver", "broker", "slow-sink", "pause"], 5, [5, 5], 2),
+        (["driver", "broker", "slow-sink", "pause"], 50, [50, 50], 25),
+        (["executor"], 3, [3, 3], 0),
+        (["slow-sink"], 3, [0, 3], 0),  # what cannot be done to a flow is not waited for; no kill is asked for
     ],
 )
-def test_every_flow_has_as_many_faults_as_were_asked_for(kinds: list[str], kills: int, found: list[int]) -> None:
+def test_every_flow_has_as_many_kills_as_were_asked_for_and_the_other_faults_in_between(
+    kinds: list[str], kills: int, found: list[int], others: int
+) -> None:
     flows = [SimpleNamespace(name=name, sinks=[SimpleNamespace(connector=name)]) for name in ("kafka", "sqlite")]
     moved: Any = [SimpleNamespace(flow=flow) for flow in flows]
-    trial = _Trial(moved, {}, Asked(kills=kills, seconds=0), Project(root=Path()), print, None)
+    trial = _Trial(moved, {}, Asked(kills=kills, seconds=0, seed=3), Project(root=Path()), print, None)
+    given = []
     for kind in trial._order(kinds):
+        given.append(kind)
         for one in moved:
             trial.done[one.flow.name][kind] += faults.fits(kind, one)
 
-    assert [min(done.total(), kills) for done in trial.done.values()] == found
+    assert [sum(done[kind] for kind in counted(kinds)) for done in trial.done.values()] == found
+    assert len([kind for kind in given if kind not in counted(kinds)]) == others
+    again = _Trial(moved, {}, Asked(kills=kills, seconds=0, seed=3), Project(root=Path()), print, None)
+    assert list(islice(again._order(kinds), len(given))) == given, "a seed gives the same faults"
 
 
 def test_a_fault_that_never_strikes_ends_the_trial() -> None:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("flows", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
-    "--kills", type=click.IntRange(min=1), default=10, show_default=True, help="How many faults for each flow."
+    "--kills", type=click.IntRange(min=1), default=10, show_default=True, help="How many kill -9 for each flow."
 )
 @click.option("--for", "length", default="1 minute", show_default=True, metavar="DURATION", help="At least so long.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Another seed, other faults at other moments.")
@@ -44,10 +44,10 @@ def chaos(
     """Run flows while their processes are killed, and count what was lost or doubled.
 
     In a scratch project with a Kafka of its own: the flow's sources are fed with copies of its topics' records, with
-    those of its cases, or with made-up ones; nothing of yours is written to. Faults: driver, executor (with --workers
-    or --master), broker, pause, full-disk, slow-sink, clock (with a C compiler). At the end what the sinks hold is
-    verified row by row and the ledger is audited. Exit code 1 if a row is lost or doubled, or the ledger does not
-    add up.
+    those of its cases, or with made-up ones; nothing of yours is written to. Kills: driver, executor (with --workers
+    or --master), broker. Behind every second of them comes one of the other faults: pause, full-disk, slow-sink, clock
+    (with a C compiler). At the end what the sinks hold is verified row by row and the ledger is audited. Exit code 1
+    if a row is lost or doubled, a sink that can be compared was not, or the ledger does not add up.
 
     \b
     Examples:
@@ -84,32 +84,38 @@ def chaos(
 
 
 def told(outcomes: list[Outcome]) -> list[str]:
-    """The outcomes as a table, and what must be said besides."""
-    head = ("flow", "faults", "restarts", "fed", "read", "lost", "doubled", "recovery p50", "max", "verdict")
-    rows = []
-    for o in outcomes:
-        said = o.as_dict()
-        p50, most = (f"{s:.1f} s" if s is not None else "-" for s in (said["recovery_p50"], said["recovery_max"]))
-        verdict = (
-            "good"
-            if o.good
-            else "failed"
-            if o.failure
-            else "does not add up"
-            if o.audit and not (o.lost or o.duplicated)
-            else "differs"
-            if o.sinks
-            else "not verified"
-        )
-        count = sum(o.faults.values())
-        rows.append((o.flow, count, o.restarts, o.fed, o.read, o.lost, o.duplicated, p50, most, verdict))
+    """The outcomes as a table, the faults by kind as another, and what must be said besides.
+
+    What was lost is seen only at the end, so it is told by flow and not by kind of fault.
+    """
+    head = ("flow", "kills", "others", "restarts", "fed", "read", "lost", "doubled", "recovery p50", "max", "verdict")
+    rows = [
+        (o.flow, o.kills, o.others, o.restarts, o.fed, o.read, o.lost, o.duplicated, *_took(o), _verdict(o))
+        for o in outcomes
+    ]
+    kinds = [(o.flow, kind, n, *_took(o, kind)) for o in outcomes for kind, n in sorted(o.faults.items())]
     lines = table(head, rows).splitlines()
+    lines += ["", *table(("flow", "fault", "times", "recovery p50", "max"), kinds).splitlines(), ""]
     for o in outcomes:
-        lines.append(f"{o.flow}: " + ", ".join(f"{n} {kind}" for kind, n in sorted(o.faults.items())))
-        lines += [f"  sink {s['sink']}: {s['verdict']}{': ' + s['why'] if s['why'] else ''}" for s in o.sinks]
-        lines += [f"  does not add up: {finding}" for finding in o.audit]
-        lines += [f"  {o.failure}"] if o.failure else []
+        lines += [f"{o.flow}: sink {s['sink']}: {s['verdict']}{': ' + s['why'] if s['why'] else ''}" for s in o.sinks]
+        lines += [f"{o.flow}: does not add up: {finding}" for finding in o.audit]
+        lines += [f"{o.flow}: {o.failure}"] if o.failure else []
     return lines
+
+
+def _took(outcome: Outcome, *kinds: str) -> tuple[str, str]:
+    took = outcome.took(*kinds)
+    return (f"{took[0]:.1f} s", f"{took[1]:.1f} s") if took else ("-", "-")
+
+
+def _verdict(outcome: Outcome) -> str:
+    if outcome.good:
+        return "good"
+    if outcome.failure:
+        return "failed"
+    if outcome.lost or outcome.duplicated:
+        return "differs"
+    return "does not add up" if outcome.audit else "not all compared"
 
 
 COMMANDS: list[click.Command] = [chaos]

@@ -46,6 +46,8 @@ class Verdict:
     """Why it was not compared, or what limits the comparison."""
     late: int = 0
     """Records that came too late, and were dropped."""
+    comparable: bool = True
+    """Whether such a sink behind such a source can be compared at all."""
 
     @property
     def differs(self) -> bool:
@@ -84,7 +86,7 @@ def verify(
     dead = "it takes dead letters, which are kept in the run's home and are not read again: headrace dead-letters list"
     late = "it takes late records, which are not compared in real-time mode"
     left = {
-        name: Verdict(sink=name, query=query.name, why=why)
+        name: Verdict(sink=name, query=query.name, why=why, comparable=False)
         for query in made.queries
         for why, names in ((dead, query.letters), (late, query.asides))
         for name in names
@@ -99,9 +101,10 @@ def _query(
     checkpoint = home.checkpoint(query.name)
     entries = Journal(home.journal(query.name)).entries()
     done = last_committed(checkpoint)
-    why = _cannot(plan, query, entries, done)
+    never = _never(plan, query)
+    why = never or _cannot(plan, query, entries, done) or ("no batch is done yet" if done is None else "")
     if why or done is None:
-        yield from (Verdict(sink=s.name, query=query.name, why=why or "no batch is done yet") for s in sinks)
+        yield from (Verdict(sink=s.name, query=query.name, why=why, comparable=not never) for s in sinks)
         return
     until = done if last is None else min(last, done)
     late = late_of(home, query.name)
@@ -135,7 +138,7 @@ def _sink(
         lowered = lower(plan, query, once)
         held = lowered.holds(sink, None if all_of_it or query.stateful else batches)
         if held is None:
-            return replace(verdict, why=f"a {sink.connector} sink cannot be read back")
+            return replace(verdict, why=f"a {sink.connector} sink cannot be read back", comparable=False)
         held = held.persist()
         held.count()
         begun = max(entries)
@@ -237,14 +240,19 @@ def late_of(home: Home, query: str) -> dict[int, int]:
     }
 
 
-def _cannot(plan: Plan, query: Query, entries: Mapping[int, Entry], done: int | None) -> str:
-    """Why the answer of a query cannot be worked out again, if it cannot."""
-    if done is not None and done not in entries:
-        return "what its batches read was not written down: the run is older than its journal"
+def _never(plan: Plan, query: Query) -> str:
+    """Why the answer of such a query can never be worked out again, if it cannot."""
     for name in query.sources:
         source = plan.flow[name]
         if isinstance(source, Source) and source.time is not None and source.time.kind == "processing":
             return f'source "{name}" has processing time, and when each record was processed is not known any more'
+    return ""
+
+
+def _cannot(plan: Plan, query: Query, entries: Mapping[int, Entry], done: int | None) -> str:
+    """Why the answer of a query cannot be worked out again now, if it cannot."""
+    if done is not None and done not in entries:
+        return "what its batches read was not written down: the run is older than its journal"
     drained = done is not None and entries[done].watermark >= END_OF_TIME
     for name in () if drained else query.stateful:
         part = plan.flow[name]

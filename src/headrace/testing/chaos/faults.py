@@ -29,6 +29,9 @@ KINDS: Mapping[str, str] = {
     "clock": "the clock of the run's processes set forward or back, by up to half an hour",
 }
 
+KILLS = frozenset({"driver", "executor", "broker"})
+"""Those that are counted as kills; the others come in between."""
+
 
 def possible(flows: tuple[Moved, ...], *, cluster: bool, clock: bool) -> list[str]:
     """The faults that can be done to these flows; those of the broker only if all of them use it."""

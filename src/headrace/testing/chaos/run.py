@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,8 @@ from headrace.testing.cluster import running_spark_cluster
 
 PATIENCE = 300.0
 """Seconds a flow may take to be up again before that is the answer."""
+KILLS_BETWEEN = 2
+"""Behind so many kills comes one of the other faults."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +47,9 @@ class Asked:
     """What is to be done."""
 
     kills: int
+    """So many kill -9 for each flow."""
     seconds: float
+    """So long at least."""
     seed: int = 0
     rate: float = 50.0
     faults: tuple[str, ...] = ()
@@ -67,8 +72,8 @@ class Outcome:
     read: int
     lost: int
     duplicated: int
-    recovery: tuple[float, ...]
-    """Seconds from each fault to the next batch that was committed."""
+    recovery: Mapping[str, tuple[float, ...]]
+    """By the kind of fault, seconds from each to the next batch that was committed."""
     restarts: int
     sinks: tuple[Mapping[str, Any], ...] = ()
     audit: tuple[str, ...] = ()
@@ -77,13 +82,37 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        compared = any(s["verdict"] == "equal" for s in self.sinks)
-        return compared and not (self.failure or self.lost or self.duplicated or self.audit)
+        return self.compared and not (self.failure or self.lost or self.duplicated or self.audit)
+
+    @property
+    def compared(self) -> bool:
+        """Whether every sink that can be compared was, and there is one."""
+        wanted = [s for s in self.sinks if s["comparable"]]
+        return bool(wanted) and all(s["verdict"] != "not compared" for s in wanted)
+
+    @property
+    def kills(self) -> int:
+        return sum(n for kind, n in self.faults.items() if kind in faults.KILLS)
+
+    @property
+    def others(self) -> int:
+        """How many faults were no kills."""
+        return sum(self.faults.values()) - self.kills
+
+    def took(self, *kinds: str) -> tuple[float, float] | None:
+        """How long recovery took, typically and at most, after faults of some kinds or of all."""
+        seconds = [s for kind in kinds or self.recovery for s in self.recovery.get(kind, ())]
+        return (round(statistics.median(seconds), 2), round(max(seconds), 2)) if seconds else None
 
     def as_dict(self) -> dict[str, Any]:
-        typical = round(statistics.median(self.recovery), 2) if self.recovery else None
-        longest = round(max(self.recovery), 2) if self.recovery else None
-        return {**asdict(self), "good": self.good, "recovery_p50": typical, "recovery_max": longest}
+        typical, longest = self.took() or (None, None)
+        return {
+            **asdict(self),
+            "good": self.good,
+            "kills": self.kills,
+            "recovery_p50": typical,
+            "recovery_max": longest,
+        }
 
 
 def chaos(files: Sequence[Path], asked: Asked, tell: Callable[[str], None] = lambda _: None) -> list[Outcome]:
@@ -196,6 +225,21 @@ def _last_batch(moved: Moved) -> Mapping[str, Any] | None:
     return events.last(moved.home.events, "progress") if moved.home.events.exists() else None
 
 
+def counted(kinds: Sequence[str]) -> list[str]:
+    """The faults that are counted: the kills among those to be done, or all where none of them is a kill.
+
+    >>> counted(["driver", "clock"]), counted(["clock"])
+    (['driver'], ['clock'])
+    """
+    return [kind for kind in kinds if kind in faults.KILLS] or list(kinds)
+
+
+def _in_turn(kinds: Sequence[str], draw: random.Random) -> Iterator[str]:
+    """Each of some kinds once, then again in another order, without end; nothing if there are none."""
+    while kinds:
+        yield from draw.sample(kinds, len(kinds))
+
+
 class _Trial:
     """The faults, one after another, each once the flows are up again."""
 
@@ -212,7 +256,7 @@ class _Trial:
         self.clock = clock
         self.draw = random.Random(asked.seed)
         self.done: dict[str, Counter[str]] = {m.flow.name: Counter() for m in moved}
-        self.recovery: dict[str, list[float]] = {m.flow.name: [] for m in moved}
+        self.recovery: dict[str, dict[str, list[float]]] = {m.flow.name: {} for m in moved}
         self.stuck: dict[str, str] = {}
 
     def go(self) -> None:
@@ -224,34 +268,45 @@ class _Trial:
             if unfit:
                 raise UsageError(f'fault "{unfit[0]}" cannot be done here', hint=f"these can: {', '.join(kinds)}")
             kinds = list(self.asked.faults)
-        began = time.monotonic()
+        began, kills = time.monotonic(), 0
         for number, kind in enumerate(self._order(kinds)):
-            due = began + self.asked.seconds * number / max(1, self.asked.kills)
+            due = began + self.asked.seconds * min(1.0, kills / self.asked.kills)
             moment = self.draw.uniform(0.2, 2.0)
             time.sleep(max(0.0, due - time.monotonic()) + moment)  # somewhere within a batch, not at its beginning
             self._do(kind, number)
+            kills += kind in counted(kinds)
             if self.stuck:
                 return
+        time.sleep(max(0.0, began + self.asked.seconds - time.monotonic()))
 
     def _order(self, kinds: list[str]) -> Iterator[str]:
-        """Each kind in turn, in an order drawn anew each round, until every flow has had as many as were asked for.
+        """Kills, each kind in turn in an order drawn anew each round, until every flow has had as many as were asked
+        for; of the other faults, which take turns too, one behind every few kills.
 
-        Twice as many at most: a fault may find nobody to strike.
+        Twice as many kills at most: one may find nobody to strike.
         """
-        given, before = 0, -1
-        while before < given < 2 * self.asked.kills:
-            before = given
-            for kind in self.draw.sample(kinds, len(kinds)):
-                short = [m for m in self.moved if self.done[m.flow.name].total() < self.asked.kills]
-                if any(faults.fits(kind, m) for m in short):
-                    given += 1
-                    yield kind
+        kills = counted(kinds)
+        others = _in_turn([k for k in kinds if k not in kills], self.draw)
+        given = 0
+        for kind in _in_turn(kills, self.draw):
+            short = [m for m in self.moved if self._counted(m, kills) < self.asked.kills]
+            if given == 2 * self.asked.kills or not any(faults.fits(k, m) for k in kills for m in short):
+                return
+            if not any(faults.fits(kind, m) for m in short):
+                continue
+            yield kind
+            given += 1
+            if given % KILLS_BETWEEN == 0:
+                yield from islice(others, 1)
+
+    def _counted(self, moved: Moved, kills: Sequence[str]) -> int:
+        return sum(self.done[moved.flow.name][kind] for kind in kills)
 
     def _do(self, kind: str, number: int) -> None:
         before = {m.flow.name: _last_batch(m) for m in self.moved}
         began = time.monotonic()
         seconds = self.draw.uniform(2.0, 6.0)
-        self.tell(f"fault {number + 1} ({self.asked.kills} for each flow): {faults.KINDS[kind]}")
+        self.tell(f"fault {number + 1} ({self.asked.kills} kills for each flow): {faults.KINDS[kind]}")
         struck = [m for m in self.moved if faults.fits(kind, m)]
         if kind == "broker":
             faults.kill_broker(self.project)
@@ -272,7 +327,7 @@ class _Trial:
             self.done[m.flow.name][kind] += 1
         for m in struck:
             if (at := self._batch_after(m, before[m.flow.name])) is not None:
-                self.recovery[m.flow.name].append(round(at - began, 2))
+                self.recovery[m.flow.name].setdefault(kind, []).append(round(at - began, 2))
 
     def _struck(self, strike: Callable[[Moved], bool], moved: Moved) -> bool:
         deadline = time.monotonic() + 60
@@ -329,7 +384,7 @@ class _Trial:
             read=read if read >= 0 else fed,
             lost=unread + sum(f.missing + f.different for f in found),
             duplicated=sum(f.unexpected for f in found),
-            recovery=tuple(self.recovery[name]),
+            recovery={kind: tuple(seconds) for kind, seconds in self.recovery[name].items()},
             restarts=sum(1 for e in events.read(moved.home.events) if e["event"] == "restarted"),
             sinks=tuple(v.as_dict() for v in verdicts),
             audit=unbalanced,
