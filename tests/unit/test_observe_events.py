@@ -32,6 +32,8 @@ def test_a_line_that_a_crash_cut_short_does_not_hide_the_rest(tmp_path: Path) ->
     path.write_text('{"event": "starting", "at"\n{"event": "started", "at": "x"}\n[1]\n{"event": "fin')
 
     assert [e["event"] for e in events.read(path)] == ["started"]
+    events.append(path, "finished")
+    assert [e["event"] for e in events.read(path)] == ["started", "finished"]
 
 
 def test_a_follower_sees_each_event_once_and_half_a_line_only_when_it_is_whole(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import resource
 import signal
 import subprocess
 import sys
@@ -127,6 +128,49 @@ def test_a_driver_begins_anew_whose_clock_was_set_back_but_not_forward(home: Hom
     assert code == 0
     assert "the clock was set back by 5,400 s, for which the driver would wait" in err
     assert len((home.path / "attempts").read_text()) == 2
+
+
+KEEPER = """
+import sys
+from pathlib import Path
+from headrace.run.home import Home
+from headrace.run.index import Index
+from headrace.run.supervisor import Supervisor
+from headrace.run.view import View
+home = Home(Path(sys.argv[1]))
+with home.lock() as lock:
+    index, command = Index(home.path.parent.parent), (sys.executable, str(home.path / "driver.py"))
+    sys.exit(Supervisor(home, lock, View(quiet=True), index, command=command).run())
+"""
+
+
+def test_a_supervisor_waits_while_the_disk_is_full_and_goes_on_when_there_is_room(home: Home) -> None:
+    up, die = home.path / "up", home.path / "die"
+    driver = f"""
+        say("started"); progress(0)
+        if number == 0:
+            Path({str(up)!r}).touch()
+            while not Path({str(die)!r}).exists():
+                time.sleep(0.01)
+            os.kill(os.getpid(), signal.SIGKILL)
+        say("finished")
+    """
+    (home.path / "driver.py").write_text(PREFIX + textwrap.dedent(driver))
+    with subprocess.Popen([sys.executable, "-c", KEEPER, str(home.path)], stderr=subprocess.PIPE, text=True) as keeper:
+        assert keeper.stderr is not None
+        eventually(up.exists, 30)
+        whole = resource.prlimit(keeper.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(keeper.pid, resource.RLIMIT_FSIZE, (0, whole[1]))
+        die.touch()
+        assert "no room to write in" in keeper.stderr.readline()
+        assert "waiting until there is some" in keeper.stderr.readline()
+        assert keeper.poll() is None
+        resource.prlimit(keeper.pid, resource.RLIMIT_FSIZE, whole)
+        assert "there is room again" in keeper.stderr.readline()
+        assert keeper.wait(60) == 0
+    assert kinds(home)[:5] == ["starting", "started", "progress", "retrying", "starting"]
+    assert sorted(kinds(home)[5:]) == ["finished", "progress", "recovered", "restarted", "started"]
+    assert home.read().status == "finished"
 
 
 SPARED = """

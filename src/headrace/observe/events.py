@@ -6,6 +6,7 @@ left out, because a file that a crash cut short must not hide the rest.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -48,13 +49,21 @@ def append(path: Path, event: str, **fields: Any) -> dict[str, Any]:
     """Adds one event and returns it. A single write in append mode: lines of two processes do not mix."""
     assert event in KINDS, f"unlisted event {event!r}"
     record = {"event": event, "at": now(), **fields}
-    line = (json.dumps(record, separators=(",", ":"), default=str) + "\n").encode()
-    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+    append_line(path, json.dumps(record, separators=(",", ":"), default=str))
+    return record
+
+
+def append_line(path: Path, text: str) -> None:
+    """Adds a line in a single write; what a crash or a full disk cut short is ended first, and skipped by readers."""
+    handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     try:
-        os.write(handle, line)
+        size = os.fstat(handle).st_size
+        torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
+        line = (b"\n" if torn else b"") + text.encode() + b"\n"
+        if os.write(handle, line) < len(line):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))  # there was room for a part of it
     finally:
         os.close(handle)
-    return record
 
 
 def rotate(path: Path, largest: int = LARGEST) -> bool:

@@ -8,7 +8,6 @@ counts once it is committed. One line of JSON for each, about two hundred bytes.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 from headrace.compile.leaves import Leaf
 from headrace.connectors.base import Between
 from headrace.errors import UsageError
+from headrace.observe.events import append_line
 from headrace.run.checkpoint import Planned, last_committed, planned
 
 _NOTHING = "-"
@@ -47,7 +47,7 @@ class Entry:
 
     def render(self) -> str:
         said = {"batch": self.batch, "watermark": self.watermark, "at": self.at, "sources": self.sources}
-        return json.dumps(said, separators=(",", ":")) + "\n"
+        return json.dumps(said, separators=(",", ":"))
 
     @classmethod
     def parse(cls, line: str) -> Entry:
@@ -62,15 +62,9 @@ class Journal:
         self.path = path
 
     def add(self, entry: Entry) -> None:
-        """Adds a line; what a crash cut short is ended first, and skipped by readers."""
+        """Adds a line."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
-        try:
-            size = os.fstat(handle).st_size
-            torn = size > 0 and os.pread(handle, 1, size - 1) != b"\n"
-            os.write(handle, (b"\n" if torn else b"") + entry.render().encode())
-        finally:
-            os.close(handle)
+        append_line(self.path, entry.render())
 
     def entries(self) -> dict[int, Entry]:
         """Every batch that was begun, by its number, in order."""

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import threading
@@ -31,6 +32,7 @@ from headrace.run.failure import Failure
 from headrace.run.home import SPARE, Home, Record
 from headrace.run.index import Index, Row
 from headrace.run.process import Process, identify, watch_input
+from headrace.run.room import no_room
 from headrace.run.view import View
 
 WITHIN = 600.0
@@ -46,6 +48,8 @@ SET_BACK = 10.0
 """Seconds by which the clock may be set back under a driver without a word. Who waits for a time of day, as Spark does
 between two batches that are to be so far apart, and Kafka's clients before they connect again, waits so much longer:
 at once, or only when a broker goes away. So the driver begins anew."""
+WITHOUT_ROOM = 0.5
+"""Seconds between two tries to write while the disk is full."""
 LARGEST_LOG = 20 * 2**20
 _WARNINGS = {
     "lost": 'warning: source "{source}" can no longer read {records:,} records, deleted before they were read: {what}',
@@ -160,15 +164,13 @@ class Supervisor:
             self._set("failed", failure=failure.as_dict())
             if failure.retry and most:
                 minutes = WITHIN / 60
-                events.append(self.home.events, "gave-up", failures=len(self.failures))
+                self._tell("gave-up", failures=len(self.failures))
                 self.view.note(f"gave up: {len(self.failures)} failures within {minutes:.0f} minutes")
             self._show(follower)
             self.view.fail(failure.error(log))
             return failure.exit_code
         wait = backoff(self.in_a_row)
-        events.append(
-            self.home.events, "retrying", seconds=wait, attempt=len(self.failures), of=most, why=failure.message
-        )
+        self._tell("retrying", seconds=wait, attempt=len(self.failures), of=most, why=failure.message)
         self._set("retrying", failure=failure.as_dict())
         self._show(follower)
         self.view.note(f"{failure.message}\n  trying again in {wait:g} s ({len(self.failures)} of {most}); log: {log}")
@@ -189,7 +191,7 @@ class Supervisor:
         if away >= patience:
             return False
         wait = self._asks_again()
-        events.append(self.home.events, "retrying", seconds=wait, away=round(away, 1), of=patience, why=failure.message)
+        self._tell("retrying", seconds=wait, away=round(away, 1), of=patience, why=failure.message)
         self._set("retrying", failure=failure.as_dict())
         self._show(follower)
         if first:
@@ -210,7 +212,7 @@ class Supervisor:
     def _spawn(self) -> Driver:
         """The next driver: the spare, if there is one, or another."""
         record = self.home.read()
-        events.append(self.home.events, "starting", run=record.name, file=record.file)
+        self._tell("starting", run=record.name, file=record.file)
         self.running_since = None
         driver, self.spare = self.spare, None
         if driver is not None and driver.process.poll() is not None:
@@ -220,7 +222,7 @@ class Supervisor:
         assert driver.process.stdin is not None
         with suppress(BrokenPipeError):  # one that is dead already is seen like any other
             os.write(driver.process.stdin.fileno(), b"your turn\n")
-        self.home.update(lambda r: replace(r, driver=driver.identity))
+        self._once_there_is_room(lambda: self.home.update(lambda r: replace(r, driver=driver.identity)))
         return driver
 
     def _started(self, record: Record, *more: str) -> Driver:
@@ -300,7 +302,7 @@ class Supervisor:
                 restarts += 1
                 seconds, again = round(self.clock() - self.restarting, 2), event.get("replaying") or {}
                 self.restarting = None
-                events.append(self.home.events, "restarted", seconds=seconds, times=restarts, replaying=again)
+                self._tell("restarted", seconds=seconds, times=restarts, replaying=again)
                 self.view.note(f"running again after {seconds:g} s{show_replayed(again)}")
             self._set("running", restarts=restarts, failure=None)
         elif kind in ("progress", "dead-letters"):
@@ -308,7 +310,7 @@ class Supervisor:
             if kind == "progress":
                 self._recovered(event)
                 self._keep_spare()
-            self.index.progress(self.home.name, self.totals.as_dict())
+            self._once_there_is_room(lambda: self.index.progress(self.home.name, self.totals.as_dict()))
         elif kind in _WARNINGS:
             self.view.note(_WARNINGS[kind].format(**event))
         self.view.event(event)
@@ -318,7 +320,7 @@ class Supervisor:
         self.away_since = None
         if self.died is not None:
             seconds, self.died = round(self.clock() - self.died, 2), None
-            events.append(self.home.events, "recovered", seconds=seconds, query=event["query"], batch=event["batch"])
+            self._tell("recovered", seconds=seconds, query=event["query"], batch=event["batch"])
 
     def _verdict(self, code: int, outcome: dict[str, Event]) -> Failure | None:
         if code == 0:
@@ -336,8 +338,37 @@ class Supervisor:
             self.view.event(event)
 
     def _set(self, status: str, **changes: Any) -> None:
-        record = self.home.update(lambda r: r.at(status, **changes))
-        self.index.put(row_of(record, self.totals))
+        def note() -> None:
+            record = self.home.update(lambda r: r.at(status, **changes))
+            self.index.put(row_of(record, self.totals))
+
+        self._once_there_is_room(note)
+
+    def _tell(self, event: str, **fields: Any) -> None:
+        self._once_there_is_room(lambda: events.append(self.home.events, event, **fields))
+
+    def _once_there_is_room(self, write: Callable[[], Any]) -> None:
+        """Writes; on a full disk tries again until it can, since the run must not end for that.
+
+        Who asks to stop does not wait: then it stays unwritten, and the run looks as if it had been killed.
+        """
+        told = False
+        while True:
+            try:
+                write()
+                break
+            except (OSError, sqlite3.OperationalError) as error:
+                if not no_room(error):
+                    raise
+                if self.stop_asked:
+                    self.view.warn(f'what became of run "{self.home.name}" could not be noted: {error}')
+                    return
+                if not told:
+                    self.view.warn(f'no room to write in "{self.home.path}": {error}\n  waiting until there is some')
+                told = True
+            time.sleep(WITHOUT_ROOM)
+        if told:
+            self.view.warn(f'there is room again in "{self.home.path}": run "{self.home.name}" goes on')
 
 
 def show_replayed(replaying: Mapping[str, int]) -> str:

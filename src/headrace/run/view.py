@@ -13,6 +13,7 @@ from typing import IO, Any
 from headrace.errors import HeadraceError
 from headrace.observe.events import Event
 from headrace.observe.progress import Totals, show
+from headrace.run.room import no_room
 
 EVERY = 10.0
 """Seconds between two lines of progress where there is no terminal."""
@@ -64,7 +65,14 @@ class View:
             return
         with self._lock:
             self._clear()
-            print(text, file=self._err, flush=True)
+            self._print(text)
+            self._redraw()
+
+    def warn(self, text: str) -> None:
+        """What somebody must do something about; said even to those who want quiet."""
+        with self._lock:
+            self._clear()
+            self._print(text)
             self._redraw()
 
     def fail(self, error: HeadraceError) -> None:
@@ -72,7 +80,7 @@ class View:
         if not self._json:
             with self._lock:
                 self._clear()
-                print(f"error: {error}", file=self._err, flush=True)
+                self._print(f"error: {error}")
 
     def tick(self, totals: Totals) -> None:
         """Shows how far the run is, if it is time to."""
@@ -88,7 +96,7 @@ class View:
                 self._redraw()
             elif not self._live and now - self._last >= EVERY and totals.batches > self._shown_batches:
                 self._last, self._shown_batches = now, totals.batches
-                print(show(totals, time.time()), file=self._err, flush=True)
+                self._print(show(totals, time.time()))
 
     def _waiting(self, now: float) -> str:
         """What there is to wait for while there are no numbers yet, and for how long it has been so."""
@@ -109,11 +117,18 @@ class View:
 
     def _clear(self) -> None:
         if self._live:
-            print("\r\x1b[2K", end="", file=self._err, flush=True)
+            self._print("\r\x1b[2K", end="")
 
     def _redraw(self) -> None:
         if self._live and self._drawn:
-            print(self._drawn, end="", file=self._err, flush=True)
+            self._print(self._drawn, end="")
+
+    def _print(self, text: str, end: str = "\n") -> None:
+        try:
+            print(text, end=end, file=self._err, flush=True)
+        except OSError as error:
+            if not no_room(error):  # a run does not end because it cannot say how far it is
+                raise
 
 
 def show_final(totals: Totals) -> str:
