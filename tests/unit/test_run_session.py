@@ -38,6 +38,7 @@ def test_an_authors_class_path_does_not_cost_ours() -> None:
     both = made(flow={"spark.driver.extraClassPath": "/opt/their.jar"})["spark.driver.extraClassPath"]
     assert str(JAR) in plain
     assert both.split(os.pathsep) == [*plain.split(os.pathsep), "/opt/their.jar"]
+    assert made("spark://host:7077")["spark.driver.extraClassPath"] == plain, "our classes must see Kafka's there too"
 
 
 def test_a_local_driver_listens_on_loopback_only_and_one_on_a_cluster_can_be_reached() -> None:

@@ -131,6 +131,9 @@ def settings(
         "spark.python.sql.dataFrameDebugging.enabled": "false",
         **{name: value for name, (value, _) in goals.base(cores(master)).items()},
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
+        # Not as spark.jars, or not only: those are copied at each start, no archive of classes can hold them, and our
+        # own classes, which are on the class path, would not see Kafka's.
+        "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in (*jars, JAR)),
     }
     if is_local(master):
         # Only here: other machines must be able to reach the driver, and have folders of their own.
@@ -139,12 +142,10 @@ def settings(
             "spark.driver.bindAddress": LOOPBACK,
             "spark.local.dir": str(scratch),
             workers.MODULE: workers.__name__,
-            # Not as spark.jars: those are copied at each start, and no archive of classes can hold them.
-            "spark.driver.extraClassPath": os.pathsep.join(str(jar) for jar in (*jars, JAR)),
             **forkless.SETTINGS,
         }
     else:
-        ours |= {"spark.jars": ",".join(str(jar) for jar in (*jars, JAR)), "spark.driver.extraClassPath": str(JAR)}
+        ours |= {"spark.jars": ",".join(str(jar) for jar in (*jars, JAR))}  # for the executors
         if host is not None:
             ours |= {"spark.driver.host": host, "spark.driver.bindAddress": host}
     merged = {**ours, **(plan or {}), **(project or {}), **(flow or {})}
