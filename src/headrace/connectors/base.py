@@ -219,7 +219,8 @@ class SinkConnector(Connector[O]):
     in_real_time: ClassVar[bool] = False
     """Whether Spark can write to it in real-time mode: `stream` gives the writer."""
     complete: ClassVar[bool] = True
-    """Whether a write looks at every row of a batch; false: at some, as a screen does."""
+    """Whether a write looks at every row of a batch in one action of Spark's; false: at some, as a screen does, or
+    partition by partition, when Spark hands out what was counted before there is anything to count."""
 
     def takes_updates(self) -> bool:
         """Whether new values for a key can replace old ones here, with these options."""
