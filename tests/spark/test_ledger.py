@@ -16,6 +16,7 @@ from headrace.declare import flowfile
 from headrace.declare.resolve import resolve
 from headrace.model import Schema
 from headrace.operators.base import Lowering, Operator, Say, operator
+from headrace.operators.distinct import Distinct
 from headrace.run.audit import Audit, audit
 from headrace.run.checkpoint import last_committed
 from headrace.run.inline import run_to_end
@@ -121,7 +122,7 @@ def test_branches_to_several_sinks_are_counted_each(spark: SparkSession, tmp_pat
     sinks = """
   nobody: {from: none, memory: {}}
   all: {from: few, memory: {}}
-  low: {from: tenfold, memory: {}}
+  low: {from: tenfold, sqlite: {path: low.db, table: low}}
   high: {from: sizes.otherwise, files: {path: out}, format: json}
 """
     made = kept(spark, tmp_path, steps, sinks, streaming=streaming)
@@ -210,6 +211,34 @@ def test_records_that_cannot_be_taken_are_counted_where_they_are_taken_out(spark
     assert numbers(made, "known") == {"read": 16, "emitted": 14, "filtered": 1, "dead": 1}
     assert numbers(made, "out") == {"given": 14, "written": 14, "skipped": 0}
     assert numbers(made, "bad") == {"written": 3, "skipped": 0}
+
+
+class LossyDistinct(Distinct):
+    """Lets a record go that is the first of its key."""
+
+    def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
+        return super().lower((frames[0].where("id <> 7"),), low)
+
+
+@pytest.mark.parametrize("within", ["", ", within: 1 minute"])
+def test_what_is_there_already_is_counted_and_a_first_record_that_is_lost_is_found_out(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, within: str
+) -> None:
+    steps = f"\n  firsts: {{from: lines, distinct: {{by: user{within}}}}}\n"
+    sinks = "\n  out: {from: firsts, memory: {}}\n"
+    more = '{"id": 50, "user": "u1", "at": "2026-01-01T00:01:09Z"}\n'
+    (tmp_path / "right").mkdir()
+    made = kept(spark, tmp_path / "right", steps, sinks, more=more)
+    assert made.findings == ()
+    found = numbers(made, "firsts")
+    assert (found["read"], found["emitted"], found["repeated"], found["late"]) == (21, 9, 12, 0)
+
+    (tmp_path / "lossy").mkdir()
+    monkeypatch.setitem(OPERATORS._loaded, "distinct", LossyDistinct)
+    made = kept(spark, tmp_path / "lossy", steps, sinks, more=more)
+    assert [str(f) for f in made.findings] == [
+        'query "firsts", batch 0, step "firsts": read 10 = emitted 8 + repeated 1 does not hold: 1 is missing'
+    ]
 
 
 def test_a_step_that_loses_records_is_found_out(

@@ -20,9 +20,11 @@ if TYPE_CHECKING:
 def audit(run: str, batches: bool, as_json: bool) -> None:
     """Add up what became of every record of a run.
 
-    For each source, step and sink: read = emitted + filtered + dead-lettered; rows given to a sink = written +
-    skipped as already written; offsets = records read + lost upstream + offsets without a record. The numbers are
-    counted apart from each other while the run goes on. Exits with 1 if they do not add up, and says where.
+    For each source, and each step that keeps no state: read = emitted + filtered + dead-lettered; for distinct: read =
+    emitted + repeated + late; rows given to a sink = written + skipped as already written; offsets = records read +
+    lost upstream + offsets without a record. The numbers are counted apart from each other while the run goes on. Of
+    other steps with state they are shown and not checked: see headrace verify. Exits with 1 if they do not add up, and
+    says where.
 
     \b
     Examples:

@@ -26,6 +26,7 @@ _FIRST = 1_000_000
 _MARK = re.compile(r"SPARK_PARTITION_ID\(\) >= -(\d+)\)", re.IGNORECASE)
 _KEEPS_STATE = re.compile(r"StateStoreSave|SymmetricHashJoin|StreamingDeduplicate|TransformWithState")
 _MARKS_TIME = "EventTimeWatermark"
+_REPEATED = "numDroppedDuplicateRows"
 _FLAG = "_headrace_kept"
 _WIRE, _KEPT = "wire", "kept"
 _NO_TIME = -(2**63)
@@ -56,6 +57,8 @@ class Counts:
     """Rows in state when the batch ended."""
     refused: int | None = None
     """Rows that state refused as too late, as Spark counts them."""
+    repeated: int | None = None
+    """Rows that were left out because one with their key had been there, as Spark counts them."""
 
 
 class Counter(Protocol):
@@ -108,7 +111,7 @@ class Stream:
             return Counts()
         rows = dict.fromkeys(self._numbers, 0)  # where nothing came, Spark leaves out that part of the plan
         keys = {number: key for key, number in self._numbers.items()}
-        held, refused, newest, marked = [], [], dict[str, int](), _NO_TIME
+        held, refused, repeated, newest, marked = [], [], list[int](), dict[str, int](), _NO_TIME
         for text, node in _nodes(execution.executedPlan()):
             found = _MARK.search(text)
             if found is not None and (key := keys.get(int(found[1]))) is not None:
@@ -119,6 +122,8 @@ class Stream:
             elif _keeps_state(text):
                 held.append(_metric(node(), "numTotalStateRows") or 0)
                 refused.append(_metric(node(), "numRowsDroppedByWatermark") or 0)
+                if (again := _metric(node(), _REPEATED)) is not None:
+                    repeated.append(again)
             elif text.startswith(_MARKS_TIME):
                 stats = node().eventTimeStats().value()
                 marked = int(stats.max()) if stats.count() else _NO_TIME
@@ -132,6 +137,7 @@ class Stream:
             },
             held=sum(held) if held else None,
             refused=sum(refused) if refused else None,
+            repeated=sum(repeated) if repeated else None,
         )
 
 
@@ -180,6 +186,7 @@ class Observed:
             taken=taken,
             held=sum(int(o.get("numRowsTotal", 0)) for o in state) if state else None,
             refused=sum(int(o.get("numRowsDroppedByWatermark", 0)) for o in state) if state else None,
+            repeated=next((int(m[_REPEATED]) for o in state if _REPEATED in (m := o.get("customMetrics") or {})), None),
         )
 
 

@@ -139,7 +139,8 @@ _BALANCES = {
     "each": "read = emitted + dead-lettered",
     "some": "read = emitted + filtered + dead-lettered",
     "others": "read and emitted are counted; it makes other records, so neither tells the other",
-    "state": "read = taken into state + late + dead-lettered; emitted and held are counted",
+    "once": "read = emitted + repeated + late + dead-lettered, unless other steps of its query remember too",
+    "state": "read, late, emitted and held are counted; records become others in state, so no sum is checked",
 }
 
 

@@ -55,11 +55,11 @@ class State:
     """What to do about that, if the usual advice does not fit."""
 
 
-Balance = Literal["each", "some", "others", "state"]
+Balance = Literal["each", "some", "once", "others", "state"]
 """What becomes of the records a step takes, for the ledger.
 
-each: one leaves for each. some: those it leaves out are counted. others: it makes new ones, of any number.
-state: they are taken into state, or are late.
+each: one leaves for each. some: those it leaves out are counted. once: the first of each key leaves, the others are
+counted by its state. others: it makes new ones, of any number. state: they are taken into state, or are late.
 """
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from pydantic import Field, model_validator
 
 from headrace.model import Schema
-from headrace.operators.base import WITHOUT_TIME, Lowering, Operator, Say, State, operator
+from headrace.operators.base import WITHOUT_TIME, Balance, Lowering, Operator, Say, State, operator
 from headrace.operators.columns import has_columns
 from headrace.operators.marks import delayed, marked, marks_of, named
 from headrace.options import Duration, Names, refuse, show_duration
@@ -61,6 +61,9 @@ class Distinct(Operator):
                 hint=WITHOUT_TIME,
             )
         return given
+
+    def balance(self) -> Balance:
+        return "once"
 
     def sets_time(self) -> bool:
         return self.within is not None

@@ -6,11 +6,14 @@ For each batch and part, by counts that were taken apart from each other:
                      records read = emitted + filtered + dead-lettered
     step, each       read = emitted + dead-lettered
     step, some       read = emitted + filtered + dead-lettered
-    step, others     makes other records: both sides are shown, there is no equation
-    step, state      read = taken into state + late + dead-lettered; what leaves and what is held are shown
+    step, once       read = emitted + repeated + late + filtered + dead-lettered, where its query remembers nothing else
     sink             rows given = written + skipped as already written
 
-And every batch that is committed has an entry.
+And every batch that is committed has an entry. Of these no sum is checked, since records become other ones and nobody
+else counts how many went into each; their numbers are shown:
+
+    step, others     read, emitted: it makes other records
+    step, state      read, late, dead-lettered, emitted, held
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from typing import Any
 
 from headrace.run.ledger import Entry, Line, Lost
 
-COLUMNS = ("read", "emitted", "filtered", "late", "dead", "held", "given", "written", "skipped")
+COLUMNS = ("read", "emitted", "filtered", "repeated", "late", "dead", "held", "given", "written", "skipped")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +124,8 @@ def unbalanced(line: Line, *, lost: int = 0, gap: int = 0) -> list[str]:
         sums.append(("read", _terms(n, "emitted", "filtered", "dead")))
     elif line.balance in ("each", "some"):
         sums.append(("read", _terms(n, "emitted", "filtered", "dead")))
+    elif line.balance == "once" and "repeated" in n:
+        sums.append(("read", _terms(n, "emitted", "repeated", "late", "filtered", "dead")))
     elif line.balance == "sink" and "given" in n:
         sums.append(("given", _terms(n, "written", "skipped")))
     return [says for whole, terms in sums if whole in n and (says := _differs(whole, n[whole], terms))]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from headrace.compile.lower import Outcome
     from headrace.run.home import Home
 
-Balance = Literal["source", "each", "some", "others", "state", "sink"]
+Balance = Literal["source", "each", "some", "once", "others", "state", "sink"]
 _PATIENCE = 30.0
 """Seconds to wait while somebody else writes to the file."""
 
@@ -204,7 +204,8 @@ def _upstream(plan: Plan, query: Query, counts: Counts, offsets: Mapping[str, in
     for name in query.steps:
         step = plan.flow[name]
         assert isinstance(step, Step)
-        alone = {"late": counts.refused, "held": counts.held} if query.stateful == (name,) else {}
+        alone = {"late": counts.refused, "repeated": counts.repeated, "held": counts.held}
+        alone = alone if query.stateful == (name,) else {}
         yield from _step(plan, step, counts, counts.rows, {**alone, **counts.taken.get(too_late(name), {})})
     if len(query.stateful) > 1:  # Spark does not say whose state it is
         told = all(too_late(name) in counts.taken for name in query.stateful)
