@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,6 +10,9 @@ from pathlib import Path
 from headrace.log import broker
 from headrace.log.state import BrokerInfo
 from headrace.project import Project
+
+OUTAGE = float(os.environ.get("HEADRACE_OUTAGE", "2"))
+"""Seconds for which the tests of outages keep something away; `make outages` takes a minute."""
 
 
 @contextmanager

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,13 +23,14 @@ from headrace.run.checkpoint import last_committed
 from headrace.run.home import Home
 from headrace.run.ledger import Ledger
 from headrace.run.queries import Stopping, Watch, start_query
-from tests.brokers import running_cluster
+from tests.brokers import OUTAGE, running_cluster
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RECORDS = 6_000
+PACE = 0.002
+"""Seconds from one record to the next."""
 FLOW = """\
 flow: copied
 sources:
@@ -52,14 +55,13 @@ def test_a_producer_and_a_flow_go_on_when_one_of_three_brokers_is_killed(spark: 
         running = start_query(home, made, made.queries[0], where, Stopping(), watch, until_done=False)
         victim = info.nodes[0].process
         assert victim is not None
-        half_sent, killed = threading.Event(), threading.Event()
+        enough = threading.Event()
 
         def records() -> Iterator[Record]:
-            for number in range(RECORDS):
-                if number == RECORDS // 2:
-                    half_sent.set()
-                    assert killed.wait(60)
+            for number in count():
                 yield None, f'{{"n": {number}}}'.encode()
+                if enough.wait(PACE):
+                    return
 
         sent: list[int] = []
         sending = threading.Thread(
@@ -67,25 +69,29 @@ def test_a_producer_and_a_flow_go_on_when_one_of_three_brokers_is_killed(spark: 
         )
         sending.start()
         try:
-            assert half_sent.wait(60)
-            batches = _written(home)
-            eventually(lambda: _written(home) > batches, 120, diagnose=lambda: str(running.spark.lastProgress))
+            eventually(lambda: _written(home) > 0, 120, diagnose=lambda: str(running.spark.lastProgress))
+            before = _written(home)
             os.kill(victim.pid, signal.SIGKILL)
-            killed.set()
+            time.sleep(OUTAGE)  # two of three brokers, under load, for so long
+            eventually(lambda: _written(home) > before, 240, diagnose=lambda: str(running.spark.lastProgress))
+            enough.set()
             sending.join(120)
-            assert sent == [RECORDS]
+            [records_sent] = sent
             eventually(
-                lambda: _written(home) == RECORDS // 2,
+                lambda: _written(home) == (records_sent + 1) // 2,
                 240,
                 diagnose=lambda: f"{_written(home)} written; {running.spark.lastProgress}",
             )
             running.check()
         finally:
-            killed.set()
+            enough.set()
             running.stop(30)
 
         taken = Counter(record.value for record in consume(client, "taken", until_end=True))
-        assert taken == Counter(f'{{"n":{n}}}'.encode() for n in range(0, RECORDS, 2)), "every record, and each once"
+        assert taken == Counter(f'{{"n":{n}}}'.encode() for n in range(0, records_sent, 2)), (
+            "every record, and each once"
+        )
+        print(f"one of three brokers away for {OUTAGE:g} s: {before} rows before, {taken.total()} in the end")
         found = audit(Ledger(home.ledger).entries(), {"numbers": last_committed(home.checkpoint("numbers"))})
         assert found.findings == ()
 

@@ -1,10 +1,15 @@
-"""A broker and a database that go away under a running flow: nobody is asked to do anything, nothing is lost."""
+"""A broker and a database that go away under a running flow: nobody is asked to do anything, nothing is lost.
+
+Each is away for HEADRACE_OUTAGE seconds; `make outages` makes that a minute.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +22,8 @@ from headrace.log.produce import produce
 from headrace.observe import events
 from headrace.project import Project
 from headrace.run.home import home_of
+from headrace.run.lag import group_name
+from tests.brokers import OUTAGE
 from tests.waiting import eventually, tail
 
 FLOW = """
@@ -31,6 +38,7 @@ sinks:
     from: numbers
     postgresql: {url: "${env:OUTAGE_URL}", table: numbers}
 """
+GROUP = group_name("outages", "numbers")
 
 
 @contextmanager
@@ -43,6 +51,15 @@ def closed(admin: str) -> Iterator[None]:
             yield
         finally:
             database.execute("ALTER DATABASE outage ALLOW_CONNECTIONS true")
+
+
+def committed(root: Path) -> tuple[int, int]:
+    """How far the run's consumer group is and how much is left, as `headrace group describe` tells anybody."""
+    command = [sys.executable, "-m", "headrace.cli.main", "group", "describe", GROUP, "--json"]
+    said = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert said.returncode == 0, said.stderr
+    described = json.loads(said.stdout)
+    return sum(p["offset"] or 0 for p in described["progress"]), described["lag"]
 
 
 @pytest.mark.slow
@@ -60,7 +77,9 @@ def test_a_broker_and_a_database_that_go_away_are_ridden_out(tmp_path: Path, pos
         client = {"bootstrap.servers": broker.start(project).bootstrap}
         produce(client, "numbers", [(None, b'{"n": %d}' % n) for n in range(first, first + 10)], spread="round-robin")
 
-    def held(count: int) -> None:
+    def held(count: int) -> float:
+        """Waits until the table has so many rows; for how long."""
+
         def there() -> bool:
             try:
                 with psycopg.connect(address) as database:
@@ -69,9 +88,11 @@ def test_a_broker_and_a_database_that_go_away_are_ridden_out(tmp_path: Path, pos
                 return False  # no table yet, or nobody is let in
             return [n for (n,) in found] == list(range(count))
 
+        since = time.monotonic()
         eventually(there, 240, diagnose=lambda: tail(home.log))
+        return time.monotonic() - since
 
-    child = None
+    child, recovery = None, dict[str, float]()
     try:
         topics.create({"bootstrap.servers": broker.start(project).bootstrap}, "numbers", 2)
         feed(0)
@@ -82,20 +103,25 @@ def test_a_broker_and_a_database_that_go_away_are_ridden_out(tmp_path: Path, pos
             start_new_session=True,
         )
         held(10)
+        eventually(lambda: committed(tmp_path) == (10, 0), 60, diagnose=lambda: tail(home.log))
         broker.stop(project)
+        time.sleep(OUTAGE)  # the outage itself lasts that long
         feed(10)
-        held(20)
+        recovery["broker"] = held(20)
         with closed(postgresql):
             feed(20)
+            time.sleep(OUTAGE)
             eventually(
                 lambda: any(e["event"] == "retrying" and "away" in e for e in events.read(home.events)),
                 240,
                 diagnose=lambda: tail(home.log),
             )
-        held(30)
+        recovery["database"] = held(30)
         # The batch is told a moment after its rows are there.
         eventually(lambda: events.last(home.events, "recovered"), 60, diagnose=lambda: tail(home.log))
         assert "gave-up" not in [e["event"] for e in events.read(home.events)]
+        for what, seconds in recovery.items():
+            print(f"{what} away for {OUTAGE:g} s: the rows were there {seconds:.1f} s after it was back")
     finally:
         if child is not None:
             child.terminate()

@@ -1,7 +1,8 @@
 """A warning before Kafka deletes what a run has not read yet.
 
 Once in a while, where a run is behind, the age of the oldest record it has not read is held against the topic's
-retention. Nothing is asked while the run keeps up.
+retention time. Nothing is asked while the run keeps up. What is deleted because a topic has grown too large
+(`retention.bytes`) is not foreseen: how soon that is depends on what others write.
 """
 
 from __future__ import annotations
