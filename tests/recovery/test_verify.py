@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
 from deltalake import DeltaTable
 
 from headrace.cli.verify import told
 from headrace.compile.where import Where
+from headrace.errors import UsageError
 from headrace.operators.aggregate import Aggregate
 from headrace.project import Project
+from headrace.run.audits import of_run
 from headrace.run.flush import plan_flush
 from headrace.run.home import Asked, Home
 from headrace.run.prepare import prepare
 from headrace.run.queries import Stopping, Watch, start_query
-from headrace.run.remote import RemotePath
+from headrace.run.remote import RemotePath, checkpoint_root
 from headrace.run.verify import Verdict, verify
 
 if TYPE_CHECKING:
@@ -114,11 +121,13 @@ class Shop:
         os.utime(file, (1_700_000_000 + self.files,) * 2)
         self.files += 1
 
-    def take(self, *, flush: bool = False) -> None:
-        from headrace.run.driver import kafka_of
+    def take(self, *, flush: bool = False, restore: str | None = None) -> tuple[str, ...]:
+        from headrace.run.driver import kafka_of, require_restored
 
-        ready = prepare(self.project, self.root / "shop.yaml", Asked(until_done=True))
+        source = checkpoint_root(restore) if restore else None
+        ready = prepare(self.project, self.root / "shop.yaml", Asked(until_done=True), restore=source)
         with ready.lock:
+            require_restored(ready.home, ready.home.read(), ready.plan)
             for name, value in ready.plan.spark.items():
                 self.session.conf.set(name, value)
             kafka = kafka_of(self.project, ready.plan.flow, ready.home.read())
@@ -135,6 +144,7 @@ class Shop:
                     again[-1].spark.awaitTermination()
                 watch.settle(again)
             detach()
+        return ready.notes
 
     def verdicts(self, **asked: Any) -> dict[str, Verdict]:
         return {v.sink: v for v in verify(self.project, self.home, self.session, **asked)}
@@ -261,22 +271,42 @@ sinks:
 """
 
 
-def test_a_checkpoint_that_only_hadoop_reaches_serves_as_well(tmp_path: Path, spark: SparkSession) -> None:
-    there = tmp_path / "there"
+@dataclass(frozen=True)
+class Elsewhere:
+    """A folder, and its address on a file system that only Hadoop reaches."""
+
+    folder: Path
+    address: str
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path, spark: SparkSession) -> Elsewhere:
+    there, name = tmp_path / "there", f"t{uuid4().hex}"  # a name of its own: Hadoop keeps what it has opened
     there.mkdir()
     java: Any = spark._jsc
-    java.hadoopConfiguration().set("fs.viewfs.mounttable.elsewhere.link./cp", there.as_uri())
-    shop = Shop(tmp_path / "shop", spark, "nowhere:1", flow=REMOTE)
+    java.hadoopConfiguration().set(f"fs.viewfs.mounttable.{name}.link./cp", there.as_uri())
+    return Elsewhere(there, f"viewfs://{name}/cp")
+
+
+def remote_shop(root: Path, session: SparkSession, flow: str, checkpoints: str) -> Shop:
+    shop = Shop(root, session, "nowhere:1", flow=flow)
     with (shop.root / "headrace.toml").open("a") as file:
-        file.write('[checkpoints]\npath = "viewfs://elsewhere/cp"\n')
+        file.write(f'[checkpoints]\npath = "{checkpoints}"\n')
     shop.project = Project.find(shop.root)
+    return shop
+
+
+def test_a_checkpoint_that_only_hadoop_reaches_serves_as_well(
+    tmp_path: Path, spark: SparkSession, elsewhere: Elsewhere
+) -> None:
+    shop = remote_shop(tmp_path / "shop", spark, REMOTE, elsewhere.address)
     shop.feed(*(order(n, n) for n in range(60)))
     shop.feed(order(60, 60))
     shop.feed(order(61, 5), order(62, 90))
     shop.take(flush=True)
 
     assert isinstance(shop.home.checkpoint("per_window"), RemotePath)
-    assert list(there.rglob("commits/*"))
+    assert list(elsewhere.folder.rglob("commits/*"))
     assert not list((shop.home.path / "checkpoints").iterdir())
     found = shop.verdicts()
     assert [v.as_dict()["verdict"] for v in found.values()] == ["equal", "equal"]
@@ -284,3 +314,53 @@ def test_a_checkpoint_that_only_hadoop_reaches_serves_as_well(tmp_path: Path, sp
     with closing(sqlite3.connect(shop.root / "shop.db")) as database:
         assert database.execute("SELECT id FROM tardy").fetchall() == [(61,)]
         assert database.execute("SELECT sum(n) FROM windows").fetchone() == (62,)
+    # In a process without Spark.
+    command = [sys.executable, "-m", "headrace.cli.main", "audit", "shop"]
+    said = subprocess.run(command, cwd=shop.root, capture_output=True, text=True, check=False)
+    assert (said.returncode, said.stdout.splitlines()[-1]) == (0, "5 batches: every record is accounted for"), said
+
+
+COPIED = """
+flow: shop
+sources:
+  orders:
+    files: {path: in, per_batch: 1}
+    format: json
+    schema: id BIGINT, user STRING, amount DOUBLE, at TIMESTAMP
+sinks:
+  copies:
+    from: orders
+    sqlite: {path: shop.db, table: copies}
+"""
+
+
+def test_a_run_goes_on_with_checkpoints_at_an_address_though_its_home_is_lost(
+    tmp_path: Path, spark: SparkSession, elsewhere: Elsewhere
+) -> None:
+    shop = remote_shop(tmp_path / "shop", spark, COPIED, elsewhere.address)
+    shop.feed(order(1, 1))
+    shop.feed(order(2, 2))
+    shop.take()
+    [kept] = elsewhere.folder.iterdir()
+    shutil.rmtree(shop.home.path)
+    # The last batch was written, and not committed: it is done again, and recognised.
+    for name in ("1", ".1.crc"):
+        (kept / "orders" / "commits" / name).unlink()
+    shop.feed(order(3, 3))
+
+    with pytest.raises(UsageError, match="no checkpoints of this flow at") as refused:
+        shop.take(restore=elsewhere.address)
+    assert refused.value.detail == f"there is {kept.name}"
+    shutil.rmtree(shop.home.path)
+    notes = shop.take(restore=f"{elsewhere.address}/{kept.name}")
+
+    assert notes == (
+        f'continues with the checkpoints at "{elsewhere.address}/{kept.name}", where they are',
+        "without the rest of the home, verify and audit know only of the batches from here on",
+    )
+    assert list(elsewhere.folder.iterdir()) == [kept]
+    with closing(sqlite3.connect(shop.root / "shop.db")) as database:
+        assert database.execute("SELECT id FROM copies ORDER BY id").fetchall() == [(1,), (2,), (3,)]
+    found = of_run(shop.project, shop.home)
+    assert (found.batches, found.findings) == (2, ())
+    assert next(t.numbers for t in found.totals if t.part == "copies") == {"given": 2, "written": 1, "skipped": 1}

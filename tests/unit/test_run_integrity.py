@@ -173,9 +173,14 @@ def test_checkpoints_alone_can_be_restored(checkpoint: Path, tmp_path: Path) -> 
     notes = restored(here, tmp_path)
 
     assert "cp" in notes[0]
-    assert "written again" in notes[1]
+    assert "written again" in notes[2]
     with pytest.raises(UsageError, match="neither the home of a run"):
         restored(Home(tmp_path / "here" / "two"), tmp_path / "nothing")
+    named = tmp_path / "three-0a1b2c3d4e5f"
+    checkpoint.rename(named.parent / "moved")
+    named.mkdir()
+    (named.parent / "moved").rename(named / "cp")
+    assert "written again" not in str(restored(Home(tmp_path / "here" / "three"), named)), "its sinks know the run"
 
 
 def test_checkpoints_may_be_elsewhere(tmp_path: Path) -> None:

@@ -31,9 +31,8 @@ def _examples(*lines: str) -> str:
 @click.option("--fresh", is_flag=True, help="Begin anew; the old home is set aside, not deleted.")
 @click.option(
     "--restore",
-    type=click.Path(path_type=Path, exists=True, file_okay=False),
-    metavar="FOLDER",
-    help="Continue from a copy of a run's home or checkpoints.",
+    metavar="PATH",
+    help="Continue from a copy of a run's home or checkpoints, or from checkpoints at an address Hadoop takes.",
 )
 @click.option("--restarts", type=click.IntRange(min=0), default=5, show_default=True, help="Tries after failures.")
 @click.option(
@@ -57,7 +56,7 @@ def run(
     bootstrap: str | None,
     parameters: dict[str, str],
     fresh: bool,
-    restore: Path | None,
+    restore: str | None,
     restarts: int,
     outage: str,
     spare: bool,
@@ -119,16 +118,18 @@ def _seconds(text: str) -> float:
 
 
 def _start(
-    flow: Path, asked: Any, *, fresh: bool, restore: Path | None = None, as_json: bool, background: bool, quiet: bool
+    flow: Path, asked: Any, *, fresh: bool, restore: str | None = None, as_json: bool, background: bool, quiet: bool
 ) -> None:
     from headrace.project import Project
     from headrace.run import classes
     from headrace.run.prepare import prepare
+    from headrace.run.remote import checkpoint_root
     from headrace.run.supervisor import supervise
     from headrace.run.view import View
 
     project = Project.find()
-    ready = prepare(project, flow, asked, fresh=fresh, restore=restore)
+    source = checkpoint_root(restore.rstrip("/")) if restore else None
+    ready = prepare(project, flow, asked, fresh=fresh, restore=source)
     with ready.lock:
         view = View(as_json=as_json, quiet=quiet)
         for note in ready.notes:

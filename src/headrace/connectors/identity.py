@@ -2,13 +2,14 @@
 
 Batch ids begin again at 0 when a run is started afresh. If the name stayed the same, a sink would take the new
 batches for ones it already has and drop them. So the name has a part that lives in the run's home: it survives
-restarts, and is gone when the home is.
+restarts, and is gone when the home is. A run that is prepared gives its own identity as that part.
 """
 
 from __future__ import annotations
 
 import os
 import uuid
+from pathlib import Path
 
 from headrace.connectors.base import Batch, Place
 
@@ -25,13 +26,17 @@ def writer(batch: Batch) -> str:
 
 def writer_of(place: Place) -> str:
     """The name under which a place is written from."""
-    home = place.home
-    home.mkdir(parents=True, exist_ok=True)
+    return f"{place.flow}-{place.step}-{name_writer(place.home, uuid.uuid4().hex[:12])}"
+
+
+def name_writer(home: Path, part: str) -> str:
+    """The part of a writer's name that lives in a place's folder: this one, unless there is one already."""
     path = home / _FILE
     if not path.exists():
+        home.mkdir(parents=True, exist_ok=True)
         fresh = path.with_suffix(".new")
-        fresh.write_text(uuid.uuid4().hex[:12] + "\n", encoding="utf-8")
+        fresh.write_text(part + "\n", encoding="utf-8")
         with fresh.open("rb") as file:
             os.fsync(file.fileno())
         fresh.replace(path)
-    return f"{place.flow}-{place.step}-{path.read_text(encoding='utf-8').strip()}"
+    return path.read_text(encoding="utf-8").strip()

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 from headrace.compile.planner import plan as make_plan
 from headrace.errors import UsageError
 from headrace.model import Mode
+from headrace.observe import events
 from headrace.project import Project, kafka_client
 from headrace.run.audit import Audit, audit
 from headrace.run.checkpoint import last_committed
@@ -26,7 +29,7 @@ def of_run(project: Project, home: Home) -> Audit:
     if record.mode == Mode.BATCH.value:
         return audit(entries, dict.fromkeys((e.query for e in entries), 0))
     queries = dict.fromkeys([*(e.query for e in entries), *record.queries])
-    committed = {name: last_committed(home.checkpoint(name)) for name in queries}
+    committed = _committed(home, list(queries))
     if record.mode == Mode.REAL_TIME.value and record.driver is not None and record.driver.alive:
         # The newest batch is counted a moment after it is committed.
         newest = {name: max((e.batch for e in entries if e.query == name), default=None) for name in queries}
@@ -41,6 +44,14 @@ def of_run(project: Project, home: Home) -> Audit:
         count_gaps(home, plan, open_, kafka_client(project, record.asked.bootstrap), record.asked.stop)
         known = ledger.gaps()
     return audit(entries, committed, lost, known)
+
+
+def _committed(home: Home, queries: Sequence[str]) -> dict[str, int | None]:
+    """The last batch of each query that is done; of checkpoints that only Spark can read, as far as it was told."""
+    if all(isinstance(home.checkpoint(name), Path) for name in queries):
+        return {name: last_committed(home.checkpoint(name)) for name in queries}
+    told = [(e["query"], e["batch"]) for e in events.read(home.events) if e["event"] == "progress"]
+    return {name: max((batch for query, batch in told if query == name), default=None) for name in queries}
 
 
 def entries(home: Home) -> list[dict[str, Any]]:

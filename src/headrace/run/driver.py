@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.compile.plan import Plan, Query
 from headrace.connectors.kafka_client import client_settings
-from headrace.errors import EndpointError, FlowError, HeadraceError
+from headrace.errors import EndpointError, FlowError, HeadraceError, UsageError
 from headrace.model import Flow, Mode, Sink, Source
 from headrace.observe import events
 from headrace.project import Project, kafka_client
@@ -307,6 +307,7 @@ def _run(
     running: list[Running] = []
     try:
         until_done = record.asked.until_done
+        require_restored(home, record, plan)
         _look_for_lost(home, plan, kafka)
         for query in plan.queries:
             require_whole(query.name, home.checkpoint(query.name), Journal(home.journal(query.name)).entries())
@@ -355,6 +356,19 @@ def _look_for_lost(home: Home, plan: Plan, kafka: Mapping[str, str]) -> None:
         for one in lost:
             events.append(home.events, "lost", records=one.records, what=str(one), source=one.source, query=one.query)
         refuse(plan, lost)
+
+
+def require_restored(home: Home, record: Record, plan: Plan) -> None:
+    """Raises UsageError if a run that is to go on with checkpoints elsewhere finds none there: it would begin anew."""
+    checkpoints = [home.checkpoint(query.name) for query in plan.queries]
+    if record.restored and all(last_planned(checkpoint) is None for checkpoint in checkpoints):
+        root = checkpoints[0].parent
+        there = ", ".join(sorted(entry.name for entry in root.iterdir())) if root.is_dir() else ""
+        raise UsageError(
+            f'there are no checkpoints of this flow at "{root}"',
+            detail=f"there is {there}" if there else "",
+            hint=f"--fresh --restore with the folder that holds {', '.join(q.name for q in plan.queries)}",
+        )
 
 
 def _begun(home: Home, plan: Plan) -> dict[str, int]:

@@ -78,6 +78,8 @@ class Record:
     queries: Mapping[str, Any] = field(default_factory=dict)
     """What each query's checkpoint was made by: see `headrace.run.change`."""
     failure: Mapping[str, Any] | None = None
+    restored: bool = False
+    """Whether it began with checkpoints at an address: then there must be some."""
 
     @property
     def shown_status(self) -> str:
@@ -146,11 +148,20 @@ class Home:
         if root is not None:
             (self.path / _ELSEWHERE).write_text(f"{root.rstrip('/')}/{self.name}-{life}\n", encoding="utf-8")
 
+    def go_on_with_checkpoints_at(self, address: str) -> None:
+        """Takes over checkpoints that are somewhere else, in place."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        (self.path / _ELSEWHERE).write_text(f"{address}\n", encoding="utf-8")
+
     def keep_checkpoints_here(self) -> None:
         (self.path / _ELSEWHERE).unlink(missing_ok=True)
 
     def journal(self, query: str) -> Path:
         return self.path / "journal" / f"{query}.jsonl"
+
+    def place(self, step: str) -> Path:
+        """The folder of a source or sink."""
+        return self.path / "places" / step
 
     @property
     def ledger(self) -> Path:

@@ -16,6 +16,7 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from headrace.compile.plan import Plan
+from headrace.connectors.identity import name_writer
 from headrace.errors import FlowError, UsageError
 from headrace.goal import goal_of
 from headrace.model import Delivery, Flow, Mode
@@ -25,7 +26,8 @@ from headrace.run.home import Asked, Home, Record, home_of
 from headrace.run.integrity import require_whole
 from headrace.run.journal import Journal
 from headrace.run.process import identify
-from headrace.run.restore import files_read, restored
+from headrace.run.remote import RemotePath
+from headrace.run.restore import files_read, life_of, restored
 
 if TYPE_CHECKING:
     from headrace.declare.parameters import Values
@@ -140,7 +142,10 @@ def _take(
         asked=asked,
         parameters={name: plain(value) for name, value in plan.flow.values.items()},
         queries=described,
+        restored=isinstance(restore, RemotePath),
     )
+    if restore is not None and (life := life_of(plan.flow.name, restore)) is not None:
+        new = replace(new, id=life)
     if home.exists:
         old = home.read()
         if plan.mode is not Mode.BATCH:
@@ -151,14 +156,18 @@ def _take(
             id=old.id,
             drained=old.drained,
             batch_runs=old.batch_runs,
+            restored=old.restored or new.restored,
             # A batch run leaves the checkpoints alone, so what made them stays noted.
             queries=old.queries if plan.mode is Mode.BATCH else {**old.queries, **described},
         )
     if plan.mode is Mode.BATCH:
         new = replace(new, batch_runs=new.batch_runs + 1, queries={} if not home.exists else new.queries)
-    if not home.exists:
+    if not home.exists and restore is None:
         home.keep_checkpoints_at(project.settings.checkpoints.path and _address(project), new.id)
     home.make()
+    if plan.mode is not Mode.BATCH:  # each run in batch mode has names of its own
+        for sink in plan.flow.sinks:
+            name_writer(home.place(sink.name), new.id)
     home.text(file.suffix).write_bytes(text)
     home.write(replace(new, supervisor=identify(os.getpid())))
     return notes

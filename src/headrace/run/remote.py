@@ -53,7 +53,8 @@ class RemotePath:
         session: Any = SparkSession.getActiveSession() or SparkSession._instantiatedSession
         if session is None:
             raise UsageError(
-                f'"{self}" can only be read where Spark runs', hint="ask again while the run is up: its driver can"
+                f'"{self}" can only be read where Spark runs',
+                hint="the run's driver can, and headrace verify, which starts one",
             )
         return Folder(session, self._text)
 

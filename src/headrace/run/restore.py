@@ -1,8 +1,13 @@
-"""A run continued from a copy of its home, or of its checkpoints, made somewhere else."""
+"""A run continued from a copy of its home, or of its checkpoints, made somewhere else; or with checkpoints elsewhere.
+
+Checkpoints outside a home are in a folder with the flow's name and the run's identity, by which sinks know the run. So
+they are enough to go on by without writing a batch twice, also when all else is lost.
+"""
 
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +15,7 @@ from pathlib import Path
 from headrace.errors import UsageError
 from headrace.run.checkpoint import last_planned
 from headrace.run.home import Home, Record
+from headrace.run.remote import RemotePath
 
 _LEFT_BEHIND = ("lock", ".record.lock", "scratch", "logs")
 """What belongs to the processes that were there."""
@@ -22,6 +28,11 @@ def restored(home: Home, source: Path) -> list[str]:
             f'run "{home.name}" is there already, and a copy would take its place',
             hint="--fresh sets it aside first, and nothing is deleted",
         )
+    known = life_of(home.name, source) is not None
+    if isinstance(source, RemotePath):
+        home.go_on_with_checkpoints_at(str(source))
+        home.make()
+        return [f'continues with the checkpoints at "{source}", where they are', *_unknown(known)]
     if (source / "run.json").is_file():
         return _whole(home, source)
     found = _checkpoints(source)
@@ -33,10 +44,25 @@ def restored(home: Home, source: Path) -> list[str]:
     for name, folder in found.items():
         shutil.copytree(folder, home.path / "checkpoints" / name)
     home.make()
-    return [
-        f'continues from the checkpoints in "{source}": {", ".join(sorted(found))}',
-        "without the rest of the home its sinks do not know the run: a batch that was under way is written again",
-    ]
+    return [f'continues from the checkpoints in "{source}": {", ".join(sorted(found))}', *_unknown(known)]
+
+
+def life_of(flow: str, source: Path) -> str | None:
+    """The identity of the run whose checkpoints are in a folder, by the name the folder was given.
+
+    >>> life_of("shop", Path("/checkpoints/shop-0a1b2c3d4e5f")), life_of("shop", Path("/copies/shop"))
+    ('0a1b2c3d4e5f', None)
+    """
+    found = re.fullmatch(re.escape(flow) + "-([0-9a-f]{12})", source.name)
+    return found[1] if found else None
+
+
+def _unknown(known: bool) -> list[str]:
+    """What is not known without the rest of a home, in words."""
+    said = ["without the rest of the home, verify and audit know only of the batches from here on"]
+    if not known:
+        said.append("its sinks do not know the run: a batch that was under way is written again")
+    return said
 
 
 def _whole(home: Home, source: Path) -> list[str]:
