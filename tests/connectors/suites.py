@@ -139,6 +139,22 @@ class SinkSuite(ABC):
 
         assert self.simple_rows(tmp_path) == [("ann", 1), ("bob", 2)]
 
+    def test_it_tells_the_newest_batch_it_has_of_a_writer(self, tmp_path: Path) -> None:
+        def newest() -> int | None:
+            return self.sink().newest(self.spark, self.place(tmp_path))
+
+        assert newest() is None
+        self.write(tmp_path, 0, [simple("ann", 1)])
+        self.write(tmp_path, 2, [simple("bob", 2)])
+        assert newest() == 2
+        self.write(tmp_path, 1, [simple("cid", 3)])
+        assert self.simple_rows(tmp_path) == [("ann", 1), ("bob", 2)], "what is not newer is taken for a repeat"
+        for file in (tmp_path / "home" / "places" / "out").iterdir():
+            file.unlink()
+        assert newest() is None
+        self.write(tmp_path, 0, [simple("cid", 3)])
+        assert newest() == 0
+
     def test_an_empty_batch_adds_nothing(self, tmp_path: Path) -> None:
         self.write(tmp_path, 0, [])
         self.write(tmp_path, 1, [simple("ann", 1)])

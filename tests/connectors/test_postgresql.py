@@ -43,6 +43,12 @@ class TestPostgresql(KeyedSinkSuite):
         found = self.execute("SELECT tablename FROM pg_tables WHERE starts_with(tablename, '_headrace')")
         return [name for (name,) in found if name != "_headrace_batches"]
 
+    def test_a_database_that_is_away_may_come_back(self, tmp_path: Path) -> None:
+        self.write(tmp_path, 0, [simple("ann", 1)])
+
+        with pytest.raises(EndpointError, match="could not read"):
+            self.sink(url=f"postgresql://localhost:{free_port()}/db").newest(self.spark, self.place(tmp_path))
+
     def test_columns_have_the_types_of_the_database(self, tmp_path: Path) -> None:
         schema = "a SMALLINT, b DECIMAL(12,3), c STRING, d BINARY, e TIMESTAMP, f TIMESTAMP_NTZ, g ARRAY<INT>, h FLOAT"
         self.write(tmp_path, 0, [{}], schema)

@@ -351,7 +351,7 @@ class TestKafka(SourceSuite):
 def test_a_cluster_that_is_away_is_an_outage(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.connectors.kafka_client._ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr("headrace.connectors.kafka_client.ANSWER_SECONDS", 1.0)
     source = KafkaSource(KafkaSourceOptions(topic="t", bootstrap=f"127.0.0.1:{free_port()}"))
     where = place(tmp_path)
     with pytest.raises(EndpointError, match="could not reach"):

@@ -13,17 +13,24 @@ import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
 from deltalake import DeltaTable
 
+from headrace.catalogue import SINKS
+from headrace.check import load
+from headrace.connectors.base import Place
+from headrace.log.consume import consume
 from headrace.observe import events
 from headrace.project import Project
 from headrace.run import audits, control
 from headrace.run.home import Home, home_of
 from tests.waiting import eventually, tail
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 FLOW = """\
 flow: sums
@@ -57,6 +64,21 @@ sinks:
 FUNCTIONS = """\
 def double(amount):
     return 2 * int(str(amount))
+"""
+
+EVERYWHERE = """\
+flow: sums
+sources:
+  orders:
+    files: {{path: data}}
+    format: json
+    schema: at TIMESTAMP, user STRING, amount BIGINT
+sinks:
+  store: {{from: orders, sqlite: {{path: out/sums.db, table: sums}}}}
+  bank: {{from: orders, postgresql: {{url: "{url}", table: {name}}}}}
+  kept: {{from: orders, files: {{path: out/kept}}, format: json}}
+  lake: {{from: orders, delta: {{path: out/lake}}}}
+  log: {{from: orders, kafka: {{topic: {name}, partitions: 2}}}}
 """
 
 FILES, USERS = 8, 3
@@ -349,3 +371,52 @@ def test_a_checkpoint_elsewhere_that_is_damaged_is_named_and_a_copy_of_the_run_g
     assert "--restore" in said
     shop.run("--until-done", "--fresh", "--restore", str(copy))
     check_answers(shop)
+
+
+def test_a_run_that_is_put_back_behind_its_sinks_is_stopped_before_they_drop_what_comes_next(
+    shop: Shop, tmp_path: Path, spark: SparkSession, broker: str, postgresql: str
+) -> None:
+    import psycopg
+
+    name = f"back_{uuid4().hex[:8]}"
+    (shop.root / "flows" / "sums.yaml").write_text(EVERYWHERE.format(url=postgresql, name=name))
+    kafka = {"bootstrap.servers": broker}
+    for number in range(6, FILES):
+        (shop.root / "data" / f"{number}.json").unlink()
+
+    def run(cores: int, *arguments: str, code: int = 0) -> str:
+        (shop.root / "headrace.toml").write_text(
+            f'[spark]\nmaster = "local[{cores}]"\n[kafka]\nbootstrap = "{broker}"\n'
+        )
+        return shop.run("--until-done", *arguments, code=code)
+
+    def held() -> list[int]:
+        with closing(sqlite3.connect(shop.root / "out" / "sums.db")) as database:
+            counts = [database.execute("SELECT count(*) FROM sums").fetchone()[0]]
+        with psycopg.connect(postgresql) as there:
+            counts += [row[0] for row in there.execute(f"SELECT count(*) FROM {name}".encode())]
+        counts += [sum(len(f.read_text().splitlines()) for f in (shop.root / "out" / "kept").glob("part-*"))]
+        counts += [DeltaTable(str(shop.root / "out" / "lake")).to_pyarrow_table().num_rows]
+        return [*counts, len(list(consume(kafka, name, until_end=True)))]
+
+    run(2)
+    copy = tmp_path / "copy"
+    shutil.copytree(shop.home.path, copy)
+    for number in range(6, 12):
+        shop.add(number)
+    run(5)
+    assert held() == [600] * 5
+    places = [
+        Place(step=sink, flow="sums", home=shop.home.path / "places" / sink, base=shop.root, kafka=kafka)
+        for sink in ("store", "bank", "kept", "lake", "log")
+    ]
+    shop.add(12)
+
+    said = run(2, "--fresh", "--restore", str(copy), code=1)
+
+    assert held() == [600] * 5
+    assert 'sink "store" (sqlite) has batch 1 of this run, and the checkpoint of query "orders" ends at batch 0' in said
+    assert "trying again" not in said
+    flow = load(shop.root / "flows" / "sums.yaml")
+    for sink, place in zip(flow.sinks, places, strict=True):
+        assert SINKS[sink.connector](sink.options).newest(spark, place) == 1, sink.name

@@ -255,15 +255,6 @@ class Lowered:
             port: put_aside(session, self.where.aside(port.step), batch_id, self.plan.schemas[port]) for port in sides
         }
 
-    def _place(self, sink: Sink) -> Place:
-        """Where a sink is written from; each query that it takes dead letters of counts batches of its own."""
-        place = self.where.place(self.plan.flow, sink.name)
-        first = next((q.name for q in self.plan.queries if sink.name in q.letters), self.query.name)
-        if first == self.query.name:
-            return place
-        (place.home / self.query.name).mkdir(exist_ok=True)
-        return replace(place, home=place.home / self.query.name)
-
     def write_sink(self, sink: Sink, frame: DataFrame, batch_id: int) -> Written:
         connector = self.connector(sink)
         form = format_of(sink, connector.default_format)
@@ -287,7 +278,7 @@ class Lowered:
         return Batch(
             id=batch_id,
             changes=self.plan.changes.get(sink.inputs[0], self.query.changes),
-            place=self._place(sink),
+            place=sink_place(self.plan, self.query, self.where, sink),
             format=form,
             delivery=next(p.delivery for p in self.plan.promises if p.sink == sink.name),
             tuned=self.plan.writing,
@@ -302,6 +293,16 @@ class Lowered:
         if connector.carries == "bytes" and form is not None:
             frame = frame.withColumn("value", form.encode(self.plan.schemas[sink.inputs[0]]))
         return connector.stream(frame, self._batch(sink, form, 0))
+
+
+def sink_place(plan: Plan, query: Query, where: Where, sink: Sink) -> Place:
+    """Where a sink is written from; each query that it takes dead letters of counts batches of its own."""
+    place = where.place(plan.flow, sink.name)
+    first = next((q.name for q in plan.queries if sink.name in q.letters), query.name)
+    if first == query.name:
+        return place
+    (place.home / query.name).mkdir(exist_ok=True)
+    return replace(place, home=place.home / query.name)
 
 
 def _unfinished(checkpoint: Path | None) -> int | None:

@@ -240,6 +240,13 @@ class SinkConnector(Connector[O]):
     def begins(self, place: Place) -> None:
         """Called before the first batch of a run: a chance to note what is here already, in the place's folder."""
 
+    def newest(self, session: SparkSession, place: Place) -> int | None:
+        """The newest batch of the place's writer that is here, by the mark that makes a repeated one known.
+
+        None: there is none, or no mark is kept. Raises EndpointError if nobody answers.
+        """
+        return None
+
     def holds(self, holding: Holding) -> DataFrame | None:
         """The rows that are here, with the columns of `holding.schema`; None: they cannot be read back.
 

@@ -17,7 +17,7 @@ from pydantic import model_validator
 from headrace.connectors.base import Batch, Holding, Place, TransactionalSink, Written, connector
 from headrace.connectors.before import note_before, noted_before
 from headrace.connectors.files import located
-from headrace.connectors.identity import writer
+from headrace.connectors.identity import known_writer, writer
 from headrace.connectors.tables import in_case_of, quoted
 from headrace.errors import DataError, EndpointError
 from headrace.model import Schema
@@ -26,7 +26,7 @@ from headrace.options import Names, Options, Secret, refuse
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import DeltaTable
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 _PLACE = "_headrace_place"
 
@@ -108,6 +108,14 @@ class DeltaSink(TransactionalSink[DeltaOptions]):
 
     def held_before(self, place: Place) -> int:
         return int(noted_before(place) or 0)
+
+    def newest(self, session: SparkSession, place: Place) -> int | None:
+        name, path = known_writer(place), located(self.options.path, place)
+        if name is None:
+            return None
+        with _trouble(place, path, "read"):
+            table = self._open(path)
+            return None if table is None else table.transaction_version(name)
 
     def holds(self, holding: Holding) -> DataFrame | None:
         from pyspark.sql import functions as F

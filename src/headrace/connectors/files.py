@@ -33,7 +33,7 @@ from headrace.options import Names, Options
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pyspark.sql import Column, DataFrame, DataFrameReader
+    from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
     from pyspark.sql.types import StructField
 
@@ -259,6 +259,11 @@ class FilesSink(IdempotentSink[FilesSinkOptions]):
             self._settings(options),
             self.options.partition_by,
         )
+
+    def newest(self, session: SparkSession, place: Place) -> int | None:
+        from headrace.connectors.published import newest_published
+
+        return newest_published(session, place, located(self.options.path, place))
 
     def holds(self, holding: Holding) -> DataFrame | None:
         from headrace.connectors.published import published_files

@@ -25,7 +25,7 @@ def writer(batch: Batch) -> str:
 
 
 def writer_of(place: Place) -> str:
-    """The name under which a place is written from."""
+    """The name under which a place is written from; a place that has none yet is given one."""
     return f"{place.flow}-{place.step}-{name_writer(place.home, uuid.uuid4().hex[:12])}"
 
 
@@ -40,3 +40,8 @@ def name_writer(home: Path, part: str) -> str:
             os.fsync(file.fileno())
         fresh.replace(path)
     return path.read_text(encoding="utf-8").strip()
+
+
+def known_writer(place: Place) -> str | None:
+    """The name under which a place was written from; None: nothing ever was."""
+    return writer_of(place) if (place.home / _FILE).exists() else None

@@ -26,7 +26,7 @@ from headrace.connectors.base import (
 )
 from headrace.connectors.before import note_before, noted_before
 from headrace.connectors.folder import Folder
-from headrace.connectors.identity import writer
+from headrace.connectors.identity import known_writer, writer
 from headrace.connectors.kafka_client import (
     client_settings,
     ends_of,
@@ -36,7 +36,7 @@ from headrace.connectors.kafka_client import (
     trouble,
 )
 from headrace.connectors.kafka_offsets import Position, offsets_in, parse_position
-from headrace.connectors.kafka_transactions import write_once
+from headrace.connectors.kafka_transactions import newest_mark, write_once
 from headrace.connectors.row_count import RowCount
 from headrace.connectors.time import ARRIVAL
 from headrace.formats.reasons import column
@@ -44,7 +44,7 @@ from headrace.model import Delivery, Schema
 from headrace.options import Names, Options
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.streaming import DataStreamWriter
 
 Metadata = Literal["key", "topic", "partition", "offset", "timestamp", "headers"]
@@ -244,6 +244,12 @@ class KafkaSink(TransactionalSink[KafkaSinkOptions]):
     def begins(self, place: Place) -> None:
         client = client_settings(self.options.bootstrap, place.kafka, place.step)
         note_before(place, lambda: ends_of(client, self.options.topic, place.step))
+
+    def newest(self, session: SparkSession, place: Place) -> int | None:
+        name = known_writer(place)
+        if name is None:
+            return None
+        return newest_mark(client_settings(self.options.bootstrap, place.kafka, place.step), name, place.step)
 
     def holds(self, holding: Holding) -> DataFrame | None:
         """The records from where the topic ended when the run began; of those with one key, the last."""

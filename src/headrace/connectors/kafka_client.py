@@ -9,7 +9,7 @@ from typing import Any
 
 from headrace.errors import DataError, EndpointError, FlowError, Problem
 
-_ANSWER_SECONDS = 15.0
+ANSWER_SECONDS = 15.0
 _FINAL = (
     *("RecordTooLargeException", "InvalidTopicException", "TopicAuthorizationException"),
     *("MSG_SIZE_TOO_LARGE", "TOPIC_EXCEPTION", "TOPIC_AUTHORIZATION_FAILED"),
@@ -60,7 +60,7 @@ def ends_of(client: Mapping[str, str], topic: str, step: str) -> dict[str, int]:
     consumer = Consumer({**client, "group.id": "headrace-ends", "enable.auto.commit": False, "log_level": 0})
     try:
         return {
-            str(n): int(consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=_ANSWER_SECONDS)[1])
+            str(n): int(consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=ANSWER_SECONDS)[1])
             for n in known[topic].partitions
         }
     except KafkaException as error:
@@ -88,7 +88,7 @@ def _topics(client: Mapping[str, str], step: str) -> dict[str, Any]:
 
     try:
         # All of them: asking for one by name would create it where the cluster allows that.
-        return dict(AdminClient({**client, "log_level": "0"}).list_topics(timeout=_ANSWER_SECONDS).topics)
+        return dict(AdminClient({**client, "log_level": "0"}).list_topics(timeout=ANSWER_SECONDS).topics)
     except KafkaException as error:
         raise EndpointError(
             f'could not reach "{client["bootstrap.servers"]}" for "{step}"',
@@ -104,7 +104,7 @@ def _create(client: Mapping[str, str], topic: str, partitions: int, step: str) -
     admin = AdminClient({**client, "log_level": "0"})
     try:
         for future in admin.create_topics([NewTopic(topic, partitions)]).values():
-            future.result(_ANSWER_SECONDS)
+            future.result(ANSWER_SECONDS)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # somebody else was quicker
             raise EndpointError(f'could not create topic "{topic}" for sink "{step}"', detail=str(error)) from None

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field as Option
 
-from headrace.connectors.base import Batch, Holding, TransactionalSink, Written, connector
-from headrace.connectors.identity import writer
+from headrace.connectors.base import Batch, Holding, Place, TransactionalSink, Written, connector
+from headrace.connectors.identity import known_writer, writer
 from headrace.options import Names, Options
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 Row = dict[str, Any]
 
@@ -58,6 +58,10 @@ class MemorySink(TransactionalSink[MemoryOptions]):
 
     def key(self) -> tuple[str, ...]:
         return self.options.key
+
+    def newest(self, session: SparkSession, place: Place) -> int | None:
+        name, table = known_writer(place), tables.get((place.flow, place.step))
+        return None if name is None or table is None else table.last.get(name)
 
     def holds(self, holding: Holding) -> DataFrame | None:
         from headrace.expressions.spark import spark_schema

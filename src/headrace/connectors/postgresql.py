@@ -17,7 +17,7 @@ from pydantic import Field as Option
 from headrace.connectors import row_port
 from headrace.connectors.base import Batch, Holding, Place, Written, connector
 from headrace.connectors.before import note_before
-from headrace.connectors.identity import writer
+from headrace.connectors.identity import known_writer, writer
 from headrace.connectors.tables import (
     LEDGER,
     TableOptions,
@@ -37,7 +37,7 @@ from headrace.options import Secret
 if TYPE_CHECKING:
     import psycopg
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import DataStreamWriter
 
 _TYPES = {
@@ -91,13 +91,16 @@ class PostgresqlSink(TableSink[PostgresqlOptions]):
     def write(self, frame: DataFrame, batch: Batch) -> Written:
         import psycopg
 
+        with _trouble(batch.place, self.options.table):
+            url, name = self._url(batch.place), writer(batch)
+            with psycopg.connect(url, autocommit=True) as database:
+                return self._write(database, url, frame, batch, name)
+
+    def _url(self, place: Place) -> str:
         try:
-            with _trouble(batch, self.options.table):
-                url, name = self.options.url.reveal(), writer(batch)
-                with psycopg.connect(url, autocommit=True) as database:
-                    return self._write(database, url, frame, batch, name)
+            return self.options.url.reveal()
         except LookupError as error:
-            raise DataError(f'sink "{batch.place.step}": {error}') from None
+            raise DataError(f'sink "{place.step}": {error}') from None
 
     def stream(self, frame: DataFrame, batch: Batch) -> DataStreamWriter:
         import psycopg
@@ -109,17 +112,14 @@ class PostgresqlSink(TableSink[PostgresqlOptions]):
         columns, values = ", ".join(map(quoted, names)), ", ".join(["%s"] * len(names))
         clause = conflict_clause("held", names, key, latest)
         statement = f"INSERT INTO {table} AS held ({columns}) VALUES ({values}) {clause}"
-        try:
-            url = self.options.url.reveal()
-        except LookupError as error:
-            raise DataError(f'sink "{batch.place.step}": {error}') from None
-        with _trouble(batch, self.options.table), psycopg.connect(url, autocommit=True) as first:
+        url = self._url(batch.place)
+        with _trouble(batch.place, self.options.table), psycopg.connect(url, autocommit=True) as first:
             if self.options.create:
                 self._execute(first, create_statement(table, types, _unique(first, key)))
         opened: list[psycopg.Connection] = []
 
         def take(rows: list[list[Any]]) -> None:
-            with _trouble(batch, self.options.table):
+            with _trouble(batch.place, self.options.table):
                 if not opened or opened[0].closed:
                     opened[:] = [psycopg.connect(url)]
                 with opened[0].transaction(), opened[0].cursor() as cursor:
@@ -132,6 +132,18 @@ class PostgresqlSink(TableSink[PostgresqlOptions]):
 
     def begins(self, place: Place) -> None:
         note_before(place, lambda: self._rows_there(place, ["count(*)"], none=[(0,)])[0][0])
+
+    def newest(self, session: SparkSession, place: Place) -> int | None:
+        import psycopg
+
+        name, ledger = known_writer(place), self._table(LEDGER)
+        if name is None:
+            return None
+        with _trouble(place, self.options.table, "read"), psycopg.connect(self._url(place)) as database:
+            if database.execute("SELECT to_regclass(%s)", (ledger,)).fetchone() == (None,):
+                return None
+            last = self._last(database, ledger, name)
+            return None if last < 0 else last
 
     def holds(self, holding: Holding) -> DataFrame | None:
         nested = {f.name for f in holding.schema if isinstance(f.type, Array | Map | Struct)}
@@ -297,12 +309,12 @@ def _csv(batch: pa.RecordBatch, task: str, part: int, row: int) -> memoryview:
 
 
 @contextmanager
-def _trouble(batch: Batch, table: str) -> Iterator[None]:
+def _trouble(place: Place, table: str, what: str = "write") -> Iterator[None]:
     """Says what went wrong, and whether another try may help."""
     import psycopg
     from pyspark.errors import PySparkException
 
-    where = f'sink "{batch.place.step}" (postgresql, table "{table}")'
+    where = f'sink "{place.step}" (postgresql, table "{table}")'
     try:
         yield
     except HeadraceError:
@@ -311,12 +323,13 @@ def _trouble(batch: Batch, table: str) -> Iterator[None]:
         hint = "a table that is already there needs a unique index on the columns of `key`"
         raise DataError(f"{where} cannot replace rows by key", detail=_first_line(error), hint=hint) from None
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-        raise EndpointError(f"could not write for {where}", detail=_first_line(error)) from None
+        raise EndpointError(f"could not {what} for {where}", detail=_first_line(error)) from None
     except psycopg.Error as error:
-        raise DataError(f"{where} refused the rows", detail=_first_line(error)) from None
+        refused = "refused the rows" if what == "write" else f"cannot be {what}"
+        raise DataError(f"{where} {refused}", detail=_first_line(error)) from None
     except PySparkException as error:
         if "psycopg.OperationalError" in str(error):
-            raise EndpointError(f"could not write for {where}", detail=_psycopg_line(str(error))) from error
+            raise EndpointError(f"could not {what} for {where}", detail=_psycopg_line(str(error))) from error
         if "psycopg." in str(error):
             raise DataError(f"{where} refused the rows", detail=_psycopg_line(str(error))) from error
         raise

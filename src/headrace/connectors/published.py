@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from headrace.connectors.base import Written
 from headrace.connectors.folder import Folder
-from headrace.connectors.identity import writer, writer_of
+from headrace.connectors.identity import known_writer, writer, writer_of
 from headrace.connectors.row_count import RowCount
 
 if TYPE_CHECKING:
@@ -63,6 +63,15 @@ def publish(
     else:
         folder.delete(staging)
     return Written(written=rows)
+
+
+def newest_published(session: SparkSession, place: Place, path: str) -> int | None:
+    """The newest batch under `path` that this run has published, or has begun to."""
+    name = known_writer(place)
+    names = [] if name is None else Folder(session, path).names(f"{path}/_headrace/{name}")
+    return max(
+        (int(found[1]) for n in names if (found := re.fullmatch(r"(\d+)\.(?:json|publishing)", n))), default=None
+    )
 
 
 def published_files(session: SparkSession, place: Place, path: str, batches: tuple[int, int] | None) -> list[str]:

@@ -18,7 +18,7 @@ from pydantic import Field as Option
 from headrace.connectors import row_port
 from headrace.connectors.base import Batch, Holding, Place, Written, connector
 from headrace.connectors.before import note_before
-from headrace.connectors.identity import writer
+from headrace.connectors.identity import known_writer, writer
 from headrace.connectors.tables import (
     LEDGER,
     TableOptions,
@@ -35,7 +35,7 @@ from headrace.errors import DataError, EndpointError
 from headrace.options import Duration, parse_duration
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import DataStreamWriter
 
 _ROWS_PER_CALL = 5000
@@ -89,22 +89,26 @@ class SqliteSink(TableSink[SqliteOptions]):
     def write(self, frame: DataFrame, batch: Batch) -> Written:
         path = batch.place.base / self.options.path
         path.parent.mkdir(parents=True, exist_ok=True)
-        with self._trouble(path, batch), closing(_connect(path, self.options.patience.total_seconds())) as database:
+        with self._trouble(path, batch.place), closing(self._connect(path)) as database:
             return self._write(database, frame, batch, writer(batch))
 
+    def _connect(self, path: Path) -> sqlite3.Connection:
+        database = sqlite3.connect(path, timeout=self.options.patience.total_seconds(), isolation_level=None)
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("PRAGMA synchronous = NORMAL")
+        return database
+
     @contextmanager
-    def _trouble(self, path: Path, batch: Batch) -> Iterator[None]:
+    def _trouble(self, path: Path, place: Place, what: str = "write to") -> Iterator[None]:
         """Says what went wrong, and whether another try may help."""
         try:
             yield
         except sqlite3.OperationalError as error:
             if "locked" in str(error) or "unable to open" in str(error) or "disk" in str(error):
-                raise EndpointError(
-                    f'could not write to "{path}" for sink "{batch.place.step}"', detail=str(error)
-                ) from error
-            raise self._mistaken(error, batch) from error
+                raise EndpointError(f'could not {what} "{path}" for sink "{place.step}"', detail=str(error)) from error
+            raise self._mistaken(error, place, what) from error
         except sqlite3.DatabaseError as error:
-            raise self._mistaken(error, batch) from error
+            raise self._mistaken(error, place, what) from error
 
     def stream(self, frame: DataFrame, batch: Batch) -> DataStreamWriter:
         from pyspark.sql import functions as F
@@ -117,7 +121,7 @@ class SqliteSink(TableSink[SqliteOptions]):
             for row in rows:
                 for index in binary:
                     row[index] = None if row[index] is None else bytes.fromhex(row[index])
-            with self._trouble(path, batch), closing(_connect(path, self.options.patience.total_seconds())) as database:
+            with self._trouble(path, batch.place), closing(self._connect(path)) as database:
                 database.execute("BEGIN IMMEDIATE")
                 with database:
                     self._insert(database, names, types, (tuple(row) for row in rows))
@@ -126,6 +130,15 @@ class SqliteSink(TableSink[SqliteOptions]):
 
     def begins(self, place: Place) -> None:
         note_before(place, lambda: len(self._rows_there(place, ("1",))))
+
+    def newest(self, session: SparkSession, place: Place) -> int | None:
+        path, name = place.base / self.options.path, known_writer(place)
+        if name is None or not path.exists():
+            return None
+        with self._trouble(path, place, "read from"), closing(self._connect(path)) as database:
+            if database.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (LEDGER,)).fetchone() is None:
+                return None
+            return _last(database, name)
 
     def holds(self, holding: Holding) -> DataFrame | None:
         rows = self._rows_there(holding.place, [quoted(name) for name in holding.schema.names])
@@ -145,8 +158,8 @@ class SqliteSink(TableSink[SqliteOptions]):
         database.execute(f"CREATE TABLE IF NOT EXISTS {LEDGER} (owner TEXT PRIMARY KEY, batch_id INTEGER NOT NULL)")
         database.execute("BEGIN IMMEDIATE")
         with database:
-            last = database.execute(f"SELECT batch_id FROM {LEDGER} WHERE owner = ?", (name,)).fetchone()
-            if last is not None and last[0] >= batch.id:
+            last = _last(database, name)
+            if last is not None and last >= batch.id:
                 return Written(skipped=frame.count())
             rows = self._insert(database, frame.columns, column_types(frame, _TYPES), _values(frame))
             database.execute(
@@ -184,16 +197,15 @@ class SqliteSink(TableSink[SqliteOptions]):
                 _replace_unknown(database, table, names, key, latest, insert, unknown)
         return count
 
-    def _mistaken(self, error: Exception, batch: Batch) -> DataError:
+    def _mistaken(self, error: Exception, place: Place, what: str) -> DataError:
         hint = "its key must be a primary key or have a unique index" if "ON CONFLICT" in str(error) else ""
-        return DataError(f'sink "{batch.place.step}" cannot write to table "{self.options.table}": {error}', hint=hint)
+        return DataError(f'sink "{place.step}" cannot {what} table "{self.options.table}": {error}', hint=hint)
 
 
-def _connect(path: Path, patience: float) -> sqlite3.Connection:
-    database = sqlite3.connect(path, timeout=patience, isolation_level=None)
-    database.execute("PRAGMA journal_mode = WAL")
-    database.execute("PRAGMA synchronous = NORMAL")
-    return database
+def _last(database: sqlite3.Connection, name: str) -> int | None:
+    """The last batch of a writer."""
+    found = database.execute(f"SELECT batch_id FROM {LEDGER} WHERE owner = ?", (name,)).fetchone()
+    return None if found is None else int(found[0])
 
 
 def _unique(key: Sequence[str]) -> str:

@@ -29,6 +29,7 @@ from headrace.observe import events
 from headrace.project import Project, kafka_client
 from headrace.run import classes
 from headrace.run import session as sessions
+from headrace.run.ahead import require_behind
 from headrace.run.checkpoint import last_committed, last_planned, resume_point, state_format
 from headrace.run.expiring import Expiring
 from headrace.run.failure import Failure, NotThereError, explain, tells_of_loss
@@ -310,7 +311,9 @@ def _run(
         require_restored(home, record, plan)
         _look_for_lost(home, plan, kafka)
         for query in plan.queries:
-            require_whole(query.name, home.checkpoint(query.name), Journal(home.journal(query.name)).entries())
+            checkpoint = home.checkpoint(query.name)
+            require_whole(query.name, checkpoint, Journal(home.journal(query.name)).entries())
+            require_behind(plan, query, where, last_planned(checkpoint))
         replaying = _begun(home, plan)
         if plan.mode is Mode.REAL_TIME:
             settlers |= {query.name: settled(home, plan, query, where) for query in plan.queries}
