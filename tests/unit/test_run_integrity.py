@@ -132,6 +132,20 @@ def test_the_last_offsets_missing_behind_a_done_batch_are_said(checkpoint: Path)
         require_whole("q", checkpoint, {})
 
 
+@pytest.mark.parametrize("gone", [["offsets/8"], ["offsets/8", "offsets/7", "commits/7"]])
+def test_the_last_batches_gone_without_a_trace_are_known_from_the_journal(checkpoint: Path, gone: list[str]) -> None:
+    known = noted(checkpoint, 6, 7, 8)
+    for file in gone:
+        (checkpoint / file).unlink()
+
+    with pytest.raises(DataError, match=r"offsets/8.* is missing, though sinks were given its batch"):
+        require_whole("q", checkpoint, known)
+
+
+def test_a_batch_planned_and_given_to_nobody_yet_is_no_damage(checkpoint: Path) -> None:
+    require_whole("q", checkpoint, noted(checkpoint, 6, 7))
+
+
 def test_what_spark_says_of_a_damaged_file_is_said_in_words() -> None:
     failure = explain_text("StreamingQueryException: Incomplete log file file:/x/cp/q/offsets/5\n\tat a.b")
 

@@ -56,6 +56,8 @@ def _check(checkpoint: Path, noted: Mapping[int, Entry]) -> None:
         _versioned(checkpoint / "commits" / str(number))
     if last < done:
         raise Damaged(checkpoint / "offsets" / str(done), "is missing, though its batch is done")
+    if (given := max(noted, default=-1)) > last:
+        raise Damaged(checkpoint / "offsets" / str(given), "is missing, though sinks were given its batch")
     if last > done + 1:
         raise Damaged(checkpoint / "commits" / str(done + 1), "is missing, though a later batch was begun")
     _sources(checkpoint, checkpoint / "offsets" / str(last), noted.get(last))
