@@ -22,6 +22,9 @@ from deltalake import DeltaTable
 from headrace.catalogue import SINKS
 from headrace.check import load
 from headrace.connectors.base import Place
+from headrace.connectors.identity import writer_of
+from headrace.connectors.kafka_transactions import MARKS
+from headrace.log import groups
 from headrace.log.consume import consume
 from headrace.observe import events
 from headrace.project import Project
@@ -410,6 +413,9 @@ def test_a_run_that_is_put_back_behind_its_sinks_is_stopped_before_they_drop_wha
         Place(step=sink, flow="sums", home=shop.home.path / "places" / sink, base=shop.root, kafka=kafka)
         for sink in ("store", "bank", "kept", "lake", "log")
     ]
+    marks = f"{MARKS}/{writer_of(places[-1])}/"
+    tasks = {group.name.removeprefix(marks) for group in groups.listing(kafka) if group.name.startswith(marks)}
+    assert tasks == {"0", "1"}, "a batch is cut as on the machine where the run began, not into three"
     shop.add(12)
 
     said = run(2, "--fresh", "--restore", str(copy), code=1)

@@ -2,6 +2,8 @@
 
 Spark numbers the tasks that read a topic in the order in which it happens to know the topic's partitions. A batch
 repeated by another driver may have them the other way round. So such a task is called after what it reads.
+Tasks that read anything else, or what was shuffled, are called by their number. What each of them has is then a matter
+of how many there are; a run keeps to the number it began with (`Record.parallelism`; for shuffles the checkpoint does).
 """
 
 from __future__ import annotations

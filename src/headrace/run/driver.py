@@ -244,6 +244,7 @@ def _session(home: Home, record: Record, project: Project, plan: Plan, master: s
     known = {state_format(checkpoint) for checkpoint in checkpoints if isinstance(checkpoint, Path)}
     # A run that has been in real-time mode goes on with its state as it lies there.
     kept = {"spark.sql.streaming.stateStore.checkpointFormatVersion": "2"} if 2 in known else {}
+    kept["spark.default.parallelism"] = str(_parallelism(home, master))
     wanted = sessions.settings(
         master=master,
         jars=jars,
@@ -257,6 +258,15 @@ def _session(home: Home, record: Record, project: Project, plan: Plan, master: s
     )
     ship = sessions.shipped(paths, Path(record.root))
     return sessions.start(plan.flow.name, wanted, log4j=log4j, scratch=scratch, ship=ship)
+
+
+def _parallelism(home: Home, master: str) -> int:
+    """How Spark cuts files and made-up records into tasks: as when the run began, whatever machine it is on now.
+
+    A batch that was half written when its driver died is completed task by task, so they must be the same tasks.
+    """
+    now = sessions.cores(master)
+    return home.update(lambda record: replace(record, parallelism=record.parallelism or now)).parallelism or now
 
 
 def _run(

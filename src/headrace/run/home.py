@@ -73,6 +73,8 @@ class Record:
     drained: bool = False
     restarts: int = 0
     batch_runs: int = 0
+    parallelism: int | None = None
+    """Into how many tasks a batch is cut that is not cut by its topic; None: no driver was there yet."""
     supervisor: Process | None = None
     driver: Process | None = None
     queries: Mapping[str, Any] = field(default_factory=dict)

@@ -157,6 +157,7 @@ def _take(
             drained=old.drained,
             batch_runs=old.batch_runs,
             restored=old.restored or new.restored,
+            parallelism=old.parallelism,
             # A batch run leaves the checkpoints alone, so what made them stays noted.
             queries=old.queries if plan.mode is Mode.BATCH else {**old.queries, **described},
         )
