@@ -26,7 +26,7 @@ from headrace.formats.csv import CsvFormat, CsvOptions
 from headrace.formats.json import JsonFormat, JsonOptions
 from headrace.formats.parquet import ParquetFormat, ParquetOptions
 from headrace.formats.text import TextFormat, TextOptions
-from headrace.model import Changes, Schema
+from headrace.model import Changes, Delivery, Schema
 from tests.connectors.suites import KeyedSinkSuite, Row, SinkSuite, place, simple
 
 if TYPE_CHECKING:
@@ -398,6 +398,25 @@ class TestKafka(SinkSuite):
             (None, [("origin", b"tests")]),
             (b"ann", [("origin", b"tests")]),
         ]
+
+    def test_at_most_once_a_task_that_is_repeated_sends_nothing_twice(self, tmp_path: Path) -> None:
+        """A task that has sent some of its rows is lost; Spark runs it again within the same batch."""
+        from pyspark.sql import functions as F
+
+        rows = self.spark.range(2000).coalesce(1).select(F.col("id").cast("string").cast("binary").alias("value"))
+        lost = F.when(F.col("value") == b"1999", F.raise_error(F.lit("lost")).cast("binary")).otherwise(F.col("value"))
+        batch = Batch(
+            id=0,
+            changes=Changes.APPEND,
+            place=self.place(tmp_path),
+            format=self.format(),
+            delivery=Delivery.AT_MOST_ONCE,
+        )
+        with pytest.raises(Exception, match="lost"):
+            self.sink().write(rows.select(lost.alias("value")), batch)
+
+        assert self.sink().write(rows, batch) == Written(written=2000)
+        assert len(self.messages()) == 2000
 
     def test_a_topic_that_is_not_there_and_may_not_be_created_is_said(self, tmp_path: Path) -> None:
         with pytest.raises(EndpointError, match="does not exist"):

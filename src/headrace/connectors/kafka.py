@@ -227,8 +227,8 @@ totals:
 class KafkaSink(TransactionalSink[KafkaSinkOptions]):
     """One record per row. With a `key`, new values for a key can be sent: the last record of a key holds.
 
-    Exactly-once is by transactions: consumers that read only committed records (`read_committed`) see each record
-    once. `delivery: at-least-once` writes without them, through Spark's own writer.
+    Exactly-once, and at-most-once, is by transactions: consumers that read only committed records (`read_committed`)
+    see each record once. `delivery: at-least-once` writes without them, through Spark's own writer.
     """
 
     carries = "bytes"
@@ -279,7 +279,7 @@ class KafkaSink(TransactionalSink[KafkaSinkOptions]):
         require_topic(client, self.options.topic, self.options.partitions, batch.place.step)
         records = self._records(frame)
         with trouble(client, self.options.topic, batch.place.step):
-            if batch.delivery is Delivery.EXACTLY_ONCE:
+            if batch.delivery is not Delivery.AT_LEAST_ONCE:  # Spark's own writer sends again when it repeats a task
                 return write_once(
                     records, client, self.options.topic, batch.id, writer(batch), batch.place.step, batch.tuned
                 )
