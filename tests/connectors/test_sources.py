@@ -314,6 +314,16 @@ class TestKafka(SourceSuite):
 
         assert set(found) == {f"value {name}" for name in wanted}
 
+    def test_a_batch_that_is_repeated_has_the_records_of_its_first_attempt(self, tmp_path: Path) -> None:
+        self.feed(tmp_path, 0)
+        first = self.found(tmp_path, streaming=False, pinned=True)
+        self.feed(tmp_path, 1)
+
+        assert len(self.found(tmp_path, streaming=False)) == 20
+        assert self.found(tmp_path, streaming=False, pinned=True) == first == [f"value 0-{n}" for n in range(10)]
+        later = {"start": "3", "stop": "2030-01-01T00:00:00Z"}
+        assert self.found(tmp_path, streaming=False, pinned=True, **later) == [f"value 0-{n}" for n in range(6, 10)]
+
     def test_what_comes_with_a_record_can_be_had(self, tmp_path: Path) -> None:
         self.feed(tmp_path, 0)
         source = self.source(metadata=("key", "topic", "partition", "offset", "timestamp", "headers"))

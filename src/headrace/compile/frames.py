@@ -205,6 +205,7 @@ class Branch:
             query=self.trunk.name if self.trunk is not None else "",
             readers=tuple(q.name for q in self.plan.queries if source.name in q.sources),
             arrival=_asks_arrival(source),
+            pinned=self.where.pinned,
             tuned=self.plan.reading,
             real_time=self.where.real_time,
             origin=origin,

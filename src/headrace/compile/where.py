@@ -34,6 +34,8 @@ class Where:
     tables: Tables = field(default_factory=Tables)
     between: Mapping[str, Between] = field(default_factory=dict)
     """By source, what of it to read once more; those not named are read as usual. For batches."""
+    pinned: bool = False
+    """Whether what sources hold is noted in the home, so that a batch that is repeated has the same records."""
     again: Again | None = None
     """Some batches of a stream, to be answered once more as one batch."""
     checkpoint: Path | None = None

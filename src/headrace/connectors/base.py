@@ -90,6 +90,8 @@ class Reading:
     """Whether records are to flow through one by one, in real-time mode."""
     arrival: bool = False
     """Whether to add when each record reached the log, as column `headrace.connectors.time.ARRIVAL`."""
+    pinned: bool = False
+    """Whether a batch may be read once more, after a crash, and is to have the same records then."""
     table: bool = False
     """Whether it is read as a table: a record that says that another is deleted takes it out."""
 

@@ -1,4 +1,4 @@
-"""What a sink held before a run began, noted once in the folder of its place."""
+"""What a sink or source held before a run began, noted once in the folder of its place."""
 
 from __future__ import annotations
 

@@ -28,6 +28,7 @@ from headrace.connectors.before import note_before, noted_before
 from headrace.connectors.folder import Folder
 from headrace.connectors.identity import known_writer, writer
 from headrace.connectors.kafka_client import (
+    bounds_of,
     client_settings,
     ends_of,
     java_settings,
@@ -142,6 +143,9 @@ class KafkaSource(ReplayableSource[KafkaSourceOptions]):
         start, stop = parse_position(reading.start, "--from"), parse_position(reading.stop, "--to")
         if reading.between is not None:
             return self._shaped(self._again(reading, client, reading.between, stop, partitions), reading)
+        if reading.pinned:
+            frame = self._again(reading, client, self._there(reading.place, client), stop, partitions, start)
+            return self._shaped(_without_deleted(frame) if reading.table else frame, reading)
         reader = reading.session.readStream if reading.streaming else reading.session.read
         frame = (
             reader.format("kafka")
@@ -163,6 +167,13 @@ class KafkaSource(ReplayableSource[KafkaSourceOptions]):
             "value", *(F.expr(_METADATA[name][1]).alias(f"kafka_{name}") for name in self.options.metadata), *arrived
         )
 
+    def _there(self, place: Place, client: Mapping[str, str]) -> Between:
+        """All that is in the topics when this is first asked; the same when it is asked again, in the same place."""
+        note_before(place, lambda: {t: bounds_of(client, t, place.step) for t in self.options.topic})
+        noted: dict[str, dict[str, tuple[int, int]]] = noted_before(place)
+        start, end = (json.dumps({t: {p: b[n] for p, b in ps.items()} for t, ps in noted.items()}) for n in (0, 1))
+        return Between(start=start, end=end)
+
     def _again(
         self,
         reading: Reading,
@@ -170,8 +181,9 @@ class KafkaSource(ReplayableSource[KafkaSourceOptions]):
         between: Between,
         stop: Position | None,
         partitions: Mapping[str, int],
+        start: Position | None = None,
     ) -> DataFrame:
-        """The records between two offsets, partition by partition."""
+        """The records between two offsets, partition by partition; from `start` on, if it is given."""
         first = between.start
         if first is None and between.kept is not None and between.end is not None:
             first = Folder(reading.session, between.kept).read(f"{between.kept}/0")
@@ -185,6 +197,8 @@ class KafkaSource(ReplayableSource[KafkaSourceOptions]):
         settings = self._settings(reading, partitions, None, None)
         if ends:
             settings = {k: v for k, v in settings.items() if k != "subscribe"} | spans
+        if start is not None:
+            settings |= start.starting({topic: len(parts) for topic, parts in ends.items()})
         frame = reading.session.read.format("kafka").options(**java_settings(client)).options(**settings).load()
         if not ends:
             return frame.where("false")

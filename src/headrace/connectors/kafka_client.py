@@ -52,6 +52,11 @@ def partitions_of(client: Mapping[str, str], topics: tuple[str, ...], step: str)
 
 def ends_of(client: Mapping[str, str], topic: str, step: str) -> dict[str, int]:
     """Where each partition of a topic ends; nothing if the topic is not there."""
+    return {partition: end for partition, (_, end) in bounds_of(client, topic, step).items()}
+
+
+def bounds_of(client: Mapping[str, str], topic: str, step: str) -> dict[str, tuple[int, int]]:
+    """Where each partition of a topic begins and ends; nothing if the topic is not there."""
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     known = _topics(client, step)
@@ -60,11 +65,11 @@ def ends_of(client: Mapping[str, str], topic: str, step: str) -> dict[str, int]:
     consumer = Consumer({**client, "group.id": "headrace-ends", "enable.auto.commit": False, "log_level": 0})
     try:
         return {
-            str(n): int(consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=ANSWER_SECONDS)[1])
+            str(n): consumer.get_watermark_offsets(TopicPartition(topic, n), timeout=ANSWER_SECONDS)
             for n in known[topic].partitions
         }
     except KafkaException as error:
-        raise EndpointError(f'could not ask where topic "{topic}" of "{step}" ends', detail=str(error)) from None
+        raise EndpointError(f'could not ask what topic "{topic}" of "{step}" has', detail=str(error)) from None
     finally:
         consumer.close()
 

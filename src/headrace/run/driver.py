@@ -284,6 +284,7 @@ def _run(
     where = Where(
         session=session,
         streaming=not batch,
+        pinned=batch,
         home=home.batch(record.batch_runs) if batch else home.path,
         base=base,
         kafka=kafka,
