@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from headrace.connectors import postgresql
 from headrace.connectors.postgresql import PostgresqlOptions, PostgresqlSink
 from headrace.errors import DataError, EndpointError
 from tests.connectors.suites import KeyedSinkSuite, Row, simple
@@ -48,6 +49,24 @@ class TestPostgresql(KeyedSinkSuite):
 
         with pytest.raises(EndpointError, match="could not read"):
             self.sink(url=f"postgresql://localhost:{free_port()}/db").newest(self.spark, self.place(tmp_path))
+
+    def test_rows_that_a_crash_of_the_server_took_from_the_staging_table_are_missed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        copy = postgresql._copy
+
+        def crashed(frame: Any, url: str, staging: str, names: Any) -> dict[str, int]:
+            copied = copy(frame, url, staging, names)
+            self.execute(f"TRUNCATE {staging}")  # what recovery does to an unlogged table
+            return copied
+
+        monkeypatch.setattr(postgresql, "_copy", crashed)
+        with pytest.raises(EndpointError, match="was not written"):
+            self.write(tmp_path, 0, [simple("ann", 1), simple("bob", 2)])
+        monkeypatch.undo()
+        self.write(tmp_path, 0, [simple("ann", 1), simple("bob", 2)])
+
+        assert self.simple_rows(tmp_path) == [("ann", 1), ("bob", 2)]
 
     def test_columns_have_the_types_of_the_database(self, tmp_path: Path) -> None:
         schema = "a SMALLINT, b DECIMAL(12,3), c STRING, d BINARY, e TIMESTAMP, f TIMESTAMP_NTZ, g ARRAY<INT>, h FLOAT"

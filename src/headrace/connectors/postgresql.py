@@ -177,11 +177,17 @@ class PostgresqlSink(TableSink[PostgresqlOptions]):
         if self.options.create:
             self._execute(database, create_statement(table, column_types(frame, _TYPES), _unique(database, key)))
         staging = self._stage(database, table, names, name)
-        tasks = _copy(as_sql_values(frame, _special()), url, staging, names)
+        copied = _copy(as_sql_values(frame, _special()), url, staging, names)
+        tasks = list(copied)
         with database.transaction():
             database.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (name,))
             staged = f"SELECT count(*) FROM {staging} WHERE {_TASK} = ANY(%s)"
             rows = int((database.execute(staged, (tasks,)).fetchone() or (0,))[0])
+            if rows < sum(copied.values()):  # it is unlogged: a crash of the server empties it
+                raise EndpointError(
+                    f'table "{self.options.table}" of sink "{batch.place.step}" was not written',
+                    detail=f"{rows} of {sum(copied.values())} staged rows are left: has the server crashed?",
+                )
             fresh = self._last(database, ledger, name) < batch.id
             if fresh:
                 merge = self._merge(table, staging, names, key)
@@ -256,8 +262,8 @@ def _unique(database: psycopg.Connection, key: Sequence[str]) -> str:
     return f"UNIQUE{nulls} ({', '.join(map(quoted, key))})"
 
 
-def _copy(frame: DataFrame, url: str, staging: str, names: Sequence[str]) -> list[str]:
-    """Each task copies its rows; the answer names the tasks that count.
+def _copy(frame: DataFrame, url: str, staging: str, names: Sequence[str]) -> dict[str, int]:
+    """Each task copies its rows; the answer names the tasks that count, and how many rows each has copied.
 
     A task that is run twice (it failed, or was slow) leaves two copies; Spark hands over the result of one.
     """
@@ -282,9 +288,9 @@ def _copy(frame: DataFrame, url: str, staging: str, names: Sequence[str]) -> lis
             for batch in batches:
                 out.write(_csv(batch, task, part, row))
                 row += batch.num_rows
-        yield pa.RecordBatch.from_pydict({"task": [task]})
+        yield pa.RecordBatch.from_pydict({"task": [task], "rows": [row]})
 
-    return [row.task for row in frame.mapInArrow(copy, "task string").collect()]
+    return {row.task: row["rows"] for row in frame.mapInArrow(copy, "task string, rows bigint").collect()}
 
 
 def _csv(batch: pa.RecordBatch, task: str, part: int, row: int) -> memoryview:

@@ -95,7 +95,7 @@ class SqliteSink(TableSink[SqliteOptions]):
     def _connect(self, path: Path) -> sqlite3.Connection:
         database = sqlite3.connect(path, timeout=self.options.patience.total_seconds(), isolation_level=None)
         database.execute("PRAGMA journal_mode = WAL")
-        database.execute("PRAGMA synchronous = NORMAL")
+        database.execute("PRAGMA synchronous = FULL")  # with less, a commit may be gone when the power is
         return database
 
     @contextmanager

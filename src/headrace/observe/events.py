@@ -53,7 +53,7 @@ def append(path: Path, event: str, **fields: Any) -> dict[str, Any]:
     return record
 
 
-def append_line(path: Path, text: str) -> None:
+def append_line(path: Path, text: str, *, durable: bool = False) -> None:
     """Adds a line in a single write; what a crash or a full disk cut short is ended first, and skipped by readers."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
     try:
@@ -62,6 +62,8 @@ def append_line(path: Path, text: str) -> None:
         line = (b"\n" if torn else b"") + text.encode() + b"\n"
         if os.write(handle, line) < len(line):
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))  # there was room for a part of it
+        if durable:
+            os.fsync(handle)
     finally:
         os.close(handle)
 

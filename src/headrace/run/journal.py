@@ -62,9 +62,9 @@ class Journal:
         self.path = path
 
     def add(self, entry: Entry) -> None:
-        """Adds a line."""
+        """Adds a line, durable on return."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        append_line(self.path, entry.render())
+        append_line(self.path, entry.render(), durable=True)
 
     def entries(self) -> dict[int, Entry]:
         """Every batch that was begun, by its number, in order."""
