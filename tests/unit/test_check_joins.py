@@ -9,7 +9,7 @@ from headrace.compile.planner import plan
 from headrace.declare import flowfile
 from headrace.declare.resolve import resolve
 from headrace.errors import Problem
-from headrace.model import Port
+from headrace.model import Delivery, Port
 
 FLOW = """\
 flow: joins
@@ -119,3 +119,24 @@ def test_a_table_has_no_watermark_and_only_columns_it_has() -> None:
     assert [p.code for p in problems(text)] == ["unknown-column"]
     text = text_of("join: {on: product}", "[orders, products]", table="{key: product}")
     assert "missing-option" in [p.code for p in problems(text)]
+
+
+@pytest.mark.parametrize(
+    ("step", "inputs", "products", "meets"),
+    [
+        ("join: {on: product}", "[orders, products]", "files: {path: products}", 'table "products"'),
+        ("lookup: {sqlite: {path: a, table: t}, on: id, take: n INT}", "orders", "", 'what step "made" looks up'),
+        ("join: {on: product}", "[orders, products]", "", ""),
+    ],
+)
+def test_exactly_once_says_what_a_repeated_batch_may_find_changed(
+    step: str, inputs: str, products: str, meets: str
+) -> None:
+    text = text_of(step, inputs).replace("console: {}", "sqlite: {path: out.db, table: t}")
+    if products:
+        text = text.replace("  products:\n    values: {rows: []}", f"  products:\n    {products}\n    format: json")
+
+    (promise,) = plan(check(resolve(flowfile.read(text, "flow.yaml"))).flow).promises
+
+    assert promise.delivery is Delivery.EXACTLY_ONCE
+    assert promise.because.endswith(f"meets {meets} as it is then" if meets else "is recognised")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from headrace.catalogue import SINKS, SOURCES
-from headrace.model import Delivery, Flow, Sink, Source
+from headrace.model import Delivery, Flow, Sink, Source, Step
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,9 +41,19 @@ def strongest(flow: Flow, sink: Sink) -> Promise:
             links.append((source.strongest, f'source "{name}" ({part.connector}): {why}'))
     weakest = min(links, key=lambda link: link[0])
     if weakest[0] is Delivery.EXACTLY_ONCE:
-        return Promise(
-            sink=sink.name,
-            delivery=Delivery.EXACTLY_ONCE,
-            because="its sources can be read again, and a batch written twice is recognised",
-        )
+        because = "its sources can be read again, and a batch written twice is recognised"
+        if moving := _moving(flow, sink):
+            because += f"; one that is repeated after a crash meets {', '.join(moving)} as it is then"
+        return Promise(sink=sink.name, delivery=Delivery.EXACTLY_ONCE, because=because)
     return Promise(sink=sink.name, delivery=weakest[0], because=weakest[1])
+
+
+def _moving(flow: Flow, sink: Sink) -> list[str]:
+    """What a batch that is repeated may find otherwise than at its first attempt: no offsets are kept of it."""
+    found = []
+    for part in (flow[name] for name in flow.upstream(sink.name)):
+        if isinstance(part, Source) and part.table is not None and not SOURCES[part.connector].fixed:
+            found.append(f'table "{part.name}"')
+        elif isinstance(part, Step) and part.options.looks_outside():
+            found.append(f'what step "{part.name}" looks up')
+    return found

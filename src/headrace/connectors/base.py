@@ -173,6 +173,8 @@ class SourceConnector(Connector[O]):
     weakness: ClassVar[str] = ""
     """Why it is not exactly-once, in a few words."""
     default_format: ClassVar[str | None] = None
+    fixed: ClassVar[bool] = False
+    """Whether it always holds the same, as what is written in the flow does."""
     in_real_time: ClassVar[bool] = False
     """Whether Spark can read it in real-time mode."""
     arrival: ClassVar[str | None] = None

@@ -52,6 +52,8 @@ class ValuesSource(ReplayableSource[ValuesOptions]):
     (UTC); bytes are written as text.
     """
 
+    fixed = True
+
     def faults(self, schema: Schema) -> Iterator[Fault]:
         for number, row in enumerate(self.options.rows):
             try:

@@ -198,6 +198,10 @@ class Operator(Options, ABC):
         """Whether behind it the watermark is another than before it, by how much Spark does not tell."""
         return False
 
+    def looks_outside(self) -> bool:
+        """Whether it asks another system, which may answer otherwise when a batch is repeated."""
+        return False
+
     def drops_late(self) -> bool:
         """Whether it drops records that come too late, and by a rule that can be applied to a batch; see `MARK`."""
         return False

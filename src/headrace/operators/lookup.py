@@ -106,6 +106,9 @@ class Lookup(Operator):
     def taken(self) -> Schema:
         return Schema.parse(self.take)
 
+    def looks_outside(self) -> bool:
+        return True
+
     def output(self, given: Schema, say: Say) -> Schema:
         for first, _ in self.on:
             field = given.find(first)
