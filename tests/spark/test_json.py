@@ -230,6 +230,67 @@ def test_what_is_plain_is_not_left_to_spark(value: bytes, plain: bool, spark: Sp
     assert is_plain(spark, value) is plain
 
 
+TYPES = [
+    *("STRING", "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "BINARY", "DATE"),
+    *("TIMESTAMP", "TIMESTAMP_NTZ", "VARIANT", "ARRAY<INT>", "MAP<STRING, INT>", "STRUCT<x: INT>"),
+    *(f"DECIMAL({digits},{scale})" for digits in (1, 9, 18, 19, 38) for scale in (0, digits // 2, digits)),
+]
+NAMES = ["n", "größe", "東京", "a b", "a.b", 'a"b', "a\\b", "a\tb", "\x7f", "~", "[", "]", "!", "#", "😀", "A"]
+SCHEMAS = [*(f"n {kind}" for kind in TYPES), *(f"`{name}` STRING" for name in NAMES)]
+SCHEMAS += ["s STRING, n DECIMAL(38,10)", "s STRING, `größe` BIGINT", "s STRING, at TIMESTAMP, d DOUBLE"]
+
+
+def java_reads(spark: SparkSession, schema: Schema, zone: str) -> bool:
+    """Whether the reader in Java takes up a source of these columns at all: asked of itself."""
+    java: Any = spark._jvm
+    return bool(java.headrace.JsonReader.isPlain(b"{}", schema.ddl(), zone))
+
+
+def java_writes(spark: SparkSession, schema: Schema, zone: str) -> bool:
+    """Whether the writer in Java writes a row of plain values of these columns: asked of itself."""
+    from pyspark.sql import functions as F
+
+    java: Any = spark._jvm
+    kind = java.java.lang.Class.forName("headrace.JsonWriter")
+    (make,) = kind.getDeclaredConstructors()
+    (ask,) = [m for m in kind.getDeclaredMethods() if m.getName() == "isPlain"]
+    (prepare,) = [m for m in kind.getDeclaredMethods() if m.getName() == "prepare"]
+    plain = kind.getDeclaredField("plain")
+    for private in (make, ask, prepare, plain):
+        private.setAccessible(True)
+    structure = java.org.apache.spark.sql.types.StructType.fromDDL(schema.ddl())
+    no_options = getattr(java.scala.collection.immutable, "Map$").__getattr__("MODULE$").empty()
+    writer = make.newInstance(_objects(spark, structure, zone, True, no_options))
+    prepare.invoke(writer, _objects(spark))
+    if not plain.get(writer):
+        return False
+    value = {"boolean": "true", "date": "DATE'2024-01-01'", "timestamp": "TIMESTAMP'2024-01-01 00:00:00Z'"}
+    columns = [F.expr(f"CAST({value.get(str(f.type), '1')} AS {f.type})").alias(f"c{n}") for n, f in enumerate(schema)]
+    (row,) = spark.range(1).select(*columns)._jdf.queryExecution().executedPlan().executeCollect()
+    return bool(ask.invoke(writer, _objects(spark, row)))
+
+
+def _objects(spark: SparkSession, *given: Any) -> Any:
+    gateway: Any = spark.sparkContext._gateway
+    made = gateway.new_array(gateway.jvm.java.lang.Object, len(given))
+    for place, value in enumerate(given):
+        made[place] = value
+    return made
+
+
+def test_explain_says_of_every_schema_what_java_says(spark: SparkSession) -> None:
+    form, wrong = JsonFormat(JsonOptions()), []
+    for ddl in SCHEMAS:
+        schema = Schema.parse(ddl)
+        for zone in ("UTC", "Europe/Berlin"):
+            read, written = form.decodes(schema, zone) or "", form.encodes(schema, zone) or ""
+            if ("in one pass" in read) is not java_reads(spark, schema, zone):
+                wrong.append(f"{ddl} in {zone}: read {read}")
+            if ("in one pass" in written) is not java_writes(spark, schema, zone):
+                wrong.append(f"{ddl} in {zone}: written {written}")
+    assert not wrong, "\n".join(wrong)
+
+
 WRITTEN = "s STRING, b BOOLEAN, t TINYINT, m SMALLINT, i INT, l BIGINT, d DOUBLE, at TIMESTAMP, day DATE"
 ODD = [*TEXTS, "\n\t\r\b\f\x00\x1f\x7f", 'a"b\\c/', "é\u2028\ud7ff", None]
 WHOLE_NUMBERS = [0, 1, -1, 9, 10, 99, 127, -128, None]

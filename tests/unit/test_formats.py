@@ -8,6 +8,7 @@ from headrace.formats.json import JsonFormat, JsonOptions
 from headrace.formats.parquet import ParquetFormat, ParquetOptions
 from headrace.formats.raw import RawFormat
 from headrace.formats.text import TextFormat
+from headrace.model import Schema
 
 
 def test_what_each_format_can_be_used_for() -> None:
@@ -31,6 +32,22 @@ def test_csv_reads_and_writes_with_options_of_its_own() -> None:
     assert reading["sep"] == writing["sep"] == ";"
     assert reading["header"] == writing["header"] == "true"
     assert (reading["enforceSchema"], reading["emptyValue"], writing["emptyValue"]) == ("false", "", '""')
+
+
+@pytest.mark.parametrize(
+    ("columns", "zone", "read", "written"),
+    [
+        ("s STRING, at TIMESTAMP", "UTC", "s, at in one pass", "s, at in one pass"),
+        ("s STRING, c DECIMAL(18,2)", "UTC", "s, c in one pass", 'because "c" is decimal(18,2)'),
+        ("s STRING, c DECIMAL(38,10)", "UTC", 'because "c" is decimal(38,10)', 'because "c" is decimal(38,10)'),
+        ("`größe` BIGINT", "UTC", "größe in one pass", 'because "größe" has a name that is not plain ASCII'),
+        ("at TIMESTAMP", "Europe/Berlin", "at in one pass", 'because "at" is a time in Europe/Berlin, not UTC'),
+    ],
+)
+def test_json_says_what_is_read_and_written_in_one_pass(columns: str, zone: str, read: str, written: str) -> None:
+    form, schema = JsonFormat(JsonOptions()), Schema.parse(columns)
+    assert read in str(form.decodes(schema, zone))
+    assert written in str(form.encodes(schema, zone))
 
 
 def test_parquet_is_compressed_as_asked_and_json_keeps_microseconds() -> None:

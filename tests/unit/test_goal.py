@@ -227,6 +227,23 @@ def test_explain_marks_what_the_author_has_set() -> None:
         assert f"  {what} = " in shown
 
 
+def test_explain_says_how_json_is_read_of_what_is_decoded_in_the_zone_of_the_run() -> None:
+    flow = Flow("a", spark={"spark.sql.session.timeZone": "Europe/Berlin"})
+    given = {"topic": "a", "format": "json", "schema": "k STRING, at STRING, big DECIMAL(38,10)"}
+    time = {"column": "at", "format": "dd.MM.yyyy"}
+    flow.source("clicks", "kafka", **given, metadata=["headers"], time=time).sink("all", "kafka", topic="out")
+    flow["clicks"].select("few", "k", "at", "kafka_headers").sink("some", "kafka", topic="some")
+    said = {part["name"]: part.get("coded") for part in explain(plan(flow.build()))["steps"]}
+    assert said["clicks"] == 'by Spark, because "big" is decimal(38,10)'
+    assert said["some"] == 'by Spark, because "at" is a time in Europe/Berlin, not UTC'
+    few = Flow("a")
+    few.source("clicks", "kafka", **given, metadata=["headers"], time=time).select("few", "k", "kafka_headers").sink(
+        "some", "kafka", topic="some"
+    )
+    (source, *_) = explain(plan(few.build()))["steps"]
+    assert source["coded"] == "k, at in one pass over the bytes; by Spark what is not plain"
+
+
 def test_the_strictest_goal_of_a_flow_and_its_sinks_holds_for_the_run(tmp_path: Path) -> None:
     flow = counts("throughput")
     flow["per_key"].sink("quick", "kafka", topic="quick", key="k", goal={"latency": "20 ms"})

@@ -8,7 +8,7 @@ from headrace.catalogue import SINKS, SOURCES
 from headrace.check.rules import between
 from headrace.check.wires import Wires, wires
 from headrace.compile.plan import Plan
-from headrace.compile.planner import format_of, needed, remembers
+from headrace.compile.planner import format_of, in_record, remembers, wanted
 from headrace.model import OUT, Mode, Port, Schema, Sink, Source, Step
 from headrace.operators.base import Operator, State
 from headrace.options import show_duration
@@ -66,24 +66,32 @@ def _part(plan: Plan, found: Wires, part: Source | Step | Sink) -> dict[str, Any
         return (
             said
             | {"does": part.connector, "columns": str(schema), "event_time": time, "table": _table(part)}
-            | {"rejects": _rejects(plan, part), "coded": _decoded(plan, part, schema)}
+            | {"rejects": _rejects(plan, part), "coded": _decoded(plan, part)}
         )
     columns = plan.schemas[part.inputs[0]]
-    return said | {"does": part.connector, "columns": str(columns), "coded": _encoded(part, columns)}
+    return said | {"does": part.connector, "columns": str(columns), "coded": _encoded(plan, part, columns)}
 
 
-def _decoded(plan: Plan, source: Source, schema: Schema) -> str | None:
+def _decoded(plan: Plan, source: Source) -> str | None:
     """How the bytes of a source become columns, where there is something to say."""
     connector = SOURCES[source.connector]
     form = format_of(source, connector.default_format) if connector.carries == "bytes" else None
-    return None if form is None else form.decodes(schema.keeping(needed(plan.flow, plan.schemas)[source.name]))
+    if form is None:
+        return None
+    beside = connector(source.options).metadata().names
+    parsed = in_record(source, wanted(plan.flow, plan.schemas, source))
+    return form.decodes(parsed.keeping(name for name in parsed.names if name not in beside), _zone(plan))
 
 
-def _encoded(sink: Sink, schema: Schema) -> str | None:
+def _zone(plan: Plan) -> str:
+    return plan.spark["spark.sql.session.timeZone"]
+
+
+def _encoded(plan: Plan, sink: Sink, schema: Schema) -> str | None:
     """How the rows of a sink become bytes, where there is something to say."""
     connector = SINKS[sink.connector]
     form = format_of(sink, connector.default_format) if connector.carries == "bytes" else None
-    return None if form is None else form.encodes(schema)
+    return None if form is None else form.encodes(schema, _zone(plan))
 
 
 def _rejects(plan: Plan, part: Source | Step) -> dict[str, Any] | None:

@@ -13,7 +13,7 @@ from headrace.compile.counting import Counter, Uncounted
 from headrace.compile.leaves import tagged
 from headrace.compile.letters import Looking, Rejects
 from headrace.compile.plan import Plan, Query
-from headrace.compile.planner import format_of, needed
+from headrace.compile.planner import format_of, in_record, wanted
 from headrace.compile.spans import Again
 from headrace.compile.times import timed
 from headrace.compile.where import Where
@@ -186,12 +186,7 @@ class Branch:
     def source(self, source: Source) -> dict[str, DataFrame]:
         connector = self.where.sources.get(source.name) or SOURCES[source.connector](source.options)
         form = format_of(source, connector.default_format)
-        schema = self.plan.schemas[Port(source.name)]
-        wanted = schema.keeping(needed(self.plan.flow, self.plan.schemas)[source.name])
-        if source.table is not None:
-            wanted = schema.keeping((*wanted.names, *source.table.key, source.table.latest_by or ""))
-        if not wanted.fields:  # a bare count needs rows, not columns; one column keeps the rows
-            wanted = schema.keeping(schema.names[:1])
+        columns = wanted(self.plan.flow, self.plan.schemas, source)
         origin = bool(self.rejects.carried) and source.table is None
         reading = Reading(
             session=self.where.session,
@@ -222,12 +217,12 @@ class Branch:
             if source.table is None:
                 frame = self.wires.wire(frame, read_name(source.name))
             if connector.carries == "bytes" and form is not None:
-                frame = self.decoded(source, frame, form, _untimed(source, wanted))
+                frame = self.decoded(source, frame, form, in_record(source, columns))
             elif reading.reasons:
                 frame = self._readable(source, frame).drop(REASON)
-            if source.time is not None and wanted.event_time is not None:
-                frame = timed(source, frame, wanted.event_time, self.rejects)
-            return frame.select(*(f"`{name}`" for name in (*wanted.names, *self._carried((frame,)))))
+            if source.time is not None and columns.event_time is not None:
+                frame = timed(source, frame, columns.event_time, self.rejects)
+            return frame.select(*(f"`{name}`" for name in (*columns.names, *self._carried((frame,)))))
 
         return {OUT: read() if source.table is None else self.where.tables.frame(source.name, source.table, read)}
 
@@ -251,16 +246,6 @@ class Branch:
         return self.rejects.take(
             source.name, frame, because(reason), reason.isNotNull(), counted=dead.UNREADABLE, readable=False
         )
-
-
-def _untimed(source: Source, wanted: Schema) -> Schema:
-    """The columns to be decoded: the time as the author stated it, or left out where it is not in the record."""
-    if source.time is None or wanted.event_time is None:
-        return wanted
-    if source.time.kind != "event":
-        return Schema.of((f.name, f.type) for f in wanted if f.name != wanted.event_time)
-    stated = source.schema.find(wanted.event_time) if source.schema is not None else None
-    return wanted if stated is None else wanted.with_columns([(stated.name, stated.type)])
 
 
 def _with_source(frame: DataFrame, source: str) -> DataFrame:

@@ -253,3 +253,24 @@ def _expected(part: Source | Step, schemas: Mapping[Port, Schema]) -> frozenset[
         return frozenset()
     names: frozenset[str] = part.expect.columns(schemas[Port(part.name)])
     return names
+
+
+def wanted(flow: Flow, schemas: Mapping[Port, Schema], source: Source) -> Schema:
+    """The columns that are read of a source."""
+    schema = schemas[Port(source.name)]
+    names = needed(flow, schemas)[source.name]
+    if source.table is not None:
+        names |= {*source.table.key, source.table.latest_by or ""}
+    kept = schema.keeping(names)
+    # A bare count needs rows, not columns; one column keeps the rows.
+    return kept if kept.fields else schema.keeping(schema.names[:1])
+
+
+def in_record(source: Source, columns: Schema) -> Schema:
+    """The columns to be decoded: the time as the author stated it, or left out where it is not in the record."""
+    if source.time is None or columns.event_time is None:
+        return columns
+    if source.time.kind != "event":
+        return Schema.of((f.name, f.type) for f in columns if f.name != columns.event_time)
+    stated = source.schema.find(columns.event_time) if source.schema is not None else None
+    return columns if stated is None else columns.with_columns([(stated.name, stated.type)])

@@ -45,11 +45,11 @@ class Format(ABC, Generic[O]):
     def encode(self, schema: Schema) -> Column:
         """A BINARY column made from the columns of a frame that has this schema."""
 
-    def decodes(self, schema: Schema) -> str | None:
-        """How `decode` reads these columns, for `explain`; None: there is nothing to say."""
+    def decodes(self, schema: Schema, zone: str) -> str | None:
+        """How `decode` reads these columns in a session of this zone, for `explain`; None: there is nothing to say."""
         return None
 
-    def encodes(self, schema: Schema) -> str | None:
+    def encodes(self, schema: Schema, zone: str) -> str | None:
         """How `encode` writes them."""
         return None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field as Option
@@ -9,6 +11,7 @@ from pydantic import Field as Option
 from headrace.formats.base import Format, format_
 from headrace.formats.reasons import column, first_reason, no_value, not_text, when
 from headrace.model import Schema
+from headrace.model.types import BOOLEAN, DATE, DOUBLE, INTEGERS, STRING, TIMESTAMP, Decimal, Field
 from headrace.options import Options
 
 if TYPE_CHECKING:
@@ -16,9 +19,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column
 
-_WRITTEN = frozenset("string boolean tinyint smallint int bigint double timestamp date".split())
-_READ = _WRITTEN | {"decimal"}
+_KNOWN = (STRING, BOOLEAN, *INTEGERS, DOUBLE, TIMESTAMP, DATE)
 """The types that `headrace.JsonReader` and `JsonWriter`, in Java, know; all others are Spark's."""
+_DIGITS = 18
+"""Decimals of so many digits are read too; none is written."""
 
 
 class JsonOptions(Options):
@@ -59,11 +63,11 @@ class JsonFormat(Format[JsonOptions]):
         java, zone = _java()
         return Column(java.JsonWriter.column(row._jc, schema.ddl(), zone, self._writing()))
 
-    def decodes(self, schema: Schema) -> str | None:
-        return _how(schema, _READ)
+    def decodes(self, schema: Schema, zone: str) -> str | None:
+        return _how(schema, map(_unread, schema))
 
-    def encodes(self, schema: Schema) -> str | None:
-        return _how(schema, _WRITTEN)
+    def encodes(self, schema: Schema, zone: str) -> str | None:
+        return _how(schema, (_unwritten(field, zone) for field in schema))
 
     def file_options(self, *, writing: bool = False) -> tuple[str, Mapping[str, str]]:
         return "json", self._writing() if writing else {}
@@ -76,10 +80,27 @@ class JsonFormat(Format[JsonOptions]):
         }
 
 
-def _how(schema: Schema, known: frozenset[str]) -> str:
-    odd = next((f for f in schema if str(f.type).partition("(")[0] not in known), None)
+def _unread(field: Field) -> str | None:
+    """Why a column leaves all of its source to Spark; what `JsonReader.prepare` finds, and a test compares the two."""
+    small = isinstance(field.type, Decimal) and field.type.precision <= _DIGITS
+    if field.type not in _KNOWN and not small:
+        return f"is {field.type}"
+    return "has a name that JSON escapes" if re.search(r'[\x00-\x1f"\\]', field.name) else None
+
+
+def _unwritten(field: Field, zone: str) -> str | None:
+    """Why a column leaves all of its sink to Spark: `JsonWriter.prepare`, and `moment`, of which no row is plain."""
+    if field.type not in _KNOWN:
+        return f"is {field.type}"
+    if field.type == TIMESTAMP and zone != "UTC":
+        return f"is a time in {zone}, not UTC"
+    return None if re.fullmatch(r"[ !#-\[\]-~]*", field.name) else "has a name that is not plain ASCII"
+
+
+def _how(schema: Schema, reasons: Iterable[str | None]) -> str:
+    odd = next(((f.name, why) for f, why in zip(schema, reasons, strict=True) if why), None)
     if odd is not None:
-        return f'by Spark, because "{odd.name}" is {odd.type}'
+        return f'by Spark, because "{odd[0]}" {odd[1]}'
     return f"{', '.join(schema.names)} in one pass over the bytes; by Spark what is not plain"
 
 
