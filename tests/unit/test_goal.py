@@ -227,6 +227,14 @@ def test_explain_marks_what_the_author_has_set() -> None:
         assert f"  {what} = " in shown
 
 
+def test_an_authors_collector_is_marked_as_such() -> None:
+    name = "spark.driver.extraJavaOptions"
+    assert not chosen(plan(counts().build()))["java"].by_author
+    authors = chosen(plan(counts(**{name: "-XX:+UseZGC -Xss8m"}).build()))["java"]
+    assert (authors.value, authors.by_author) == ("-XX:+UseZGC", True)
+    assert chosen(plan(counts().build(), project={name: "-XX:+UseSerialGC"}))["java"].value == "-XX:+UseSerialGC"
+
+
 def test_explain_says_how_json_is_read_of_what_is_decoded_in_the_zone_of_the_run() -> None:
     flow = Flow("a", spark={"spark.sql.session.timeZone": "Europe/Berlin"})
     given = {"topic": "a", "format": "json", "schema": "k STRING, at STRING, big DECIMAL(38,10)"}

@@ -33,6 +33,15 @@ def test_an_authors_java_options_do_not_cost_the_log() -> None:
     assert options.endswith("-Xss8m")
 
 
+def test_an_authors_collector_takes_the_place_of_ours() -> None:
+    name = "spark.driver.extraJavaOptions"
+    assert "-XX:+UseParallelGC" in made()[name]
+    ours = made(flow={name: "-Xss8m -XX:+UseZGC"})[name]
+    assert "UseParallelGC" not in ours
+    assert ours.endswith("-XX:-UsePerfData -Xss8m -XX:+UseZGC")
+    assert "UseParallelGC" not in made(project={"spark.driver.defaultJavaOptions": "-XX:+UseG1GC"})[name]
+
+
 def test_an_authors_class_path_does_not_cost_ours() -> None:
     plain = made()["spark.driver.extraClassPath"]
     both = made(flow={"spark.driver.extraClassPath": "/opt/their.jar"})["spark.driver.extraClassPath"]

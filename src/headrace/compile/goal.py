@@ -5,6 +5,7 @@ Pure: a flow in, choices out. What is not said here is left to Spark; what an au
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -24,6 +25,7 @@ _SPARE = 1
 _STORE = "spark.sql.streaming.stateStore"
 _PROVIDERS = "org.apache.spark.sql.execution.streaming.state"
 JAVA = "-XX:+UseParallelGC"
+_JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
 
 Settings = dict[str, tuple[str, str]]
 """Value and reason by name."""
@@ -129,6 +131,24 @@ def spark(flow: Flow, mode: Mode, stateful: Sequence[str], cores: int) -> Settin
                 "how long a record may wait for others on its way to the task of its key; Spark's default is 50",
             )
     return ours
+
+
+def collector(settings: Mapping[str, str]) -> tuple[str, bool]:
+    """How Java is told to collect garbage, and whether an author says so: Java refuses to start with two collectors.
+
+    >>> collector({}), collector({"spark.driver.extraJavaOptions": "-Xss8m -XX:+UseZGC"})
+    (('-XX:+UseParallelGC', False), ('-XX:+UseZGC', True))
+    """
+    said = " ".join(settings.get(name, "") for name in _JAVA_OPTIONS)
+    chosen = re.findall(r"-XX:\+Use\w+GC\b", said)
+    return (" ".join(dict.fromkeys(chosen)), True) if chosen else (JAVA, False)
+
+
+def java(settings: Mapping[str, str]) -> Choice:
+    """What is chosen of Java."""
+    value, by_author = collector(settings)
+    why = "set by its options" if by_author else "collects garbage with least work; pauses are short on a small heap"
+    return Choice(what="java", value=value, why=why, by_author=by_author)
 
 
 def checkpoint_every(flow: Flow) -> timedelta:

@@ -56,7 +56,7 @@ def plan(
             for name, (value, why) in writing.items()
             if _writes(flow)
         ),
-        Choice(what="java", value=goals.JAVA, why="collects garbage with least work; pauses are short on a small heap"),
+        goals.java({choice.what: choice.value for choice in spark}),
     )
     return Plan(
         flow=flow,
@@ -69,7 +69,6 @@ def plan(
         spark={c.what: c.value for c in spark},
         reading={name: value for name, (value, _) in reading.items()},
         writing={name: value for name, (value, _) in writing.items()},
-        java=goals.JAVA,
         checkpoint=goals.checkpoint_every(flow) if real_time else None,
         slots=goals.slots(made, partitions, shuffled) if real_time and partitions is not None else None,
     )

@@ -120,7 +120,6 @@ def settings(
 
     `host` is where a cluster's workers reach the driver, `java` what Java is told besides.
     """
-    java = f"-Dlog4j2.configurationFile=file:{log4j} -Djava.io.tmpdir={scratch} {goals.JAVA} -XX:-UsePerfData {java}"
     ours = {
         "spark.master": master,
         "spark.ui.enabled": "false",
@@ -149,6 +148,9 @@ def settings(
         if host is not None:
             ours |= {"spark.driver.host": host, "spark.driver.bindAddress": host}
     merged = {**ours, **(plan or {}), **(project or {}), **(flow or {})}
+    collector, by_author = goals.collector(merged)
+    garbage = "" if by_author else collector
+    java = f"-Dlog4j2.configurationFile=file:{log4j} -Djava.io.tmpdir={scratch} {garbage} -XX:-UsePerfData {java}"
     # These add up: an author who sets one must not lose the log file, nor the classes our own settings name.
     merged["spark.driver.extraJavaOptions"] = " ".join(
         f"{java} {merged.get('spark.driver.extraJavaOptions', '')}".split()
