@@ -27,7 +27,7 @@ from headrace.formats.json import JsonFormat, JsonOptions
 from headrace.formats.parquet import ParquetFormat, ParquetOptions
 from headrace.formats.text import TextFormat, TextOptions
 from headrace.model import Changes, Delivery, Schema
-from tests.connectors.suites import KeyedSinkSuite, Row, SinkSuite, place, simple
+from tests.connectors.suites import SIMPLE, KeyedSinkSuite, Row, SinkSuite, place, simple
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -428,6 +428,15 @@ class TestKafka(SinkSuite):
         noise = Random(1).randbytes(2_000_000).hex()
         with pytest.raises(DataError, match="refused a record"):
             self.write(tmp_path, 0, [simple(noise, 1)])
+
+    @pytest.mark.parametrize("delivery", [Delivery.EXACTLY_ONCE, Delivery.AT_LEAST_ONCE])
+    def test_the_properties_of_the_author_reach_the_producer(self, tmp_path: Path, delivery: Delivery) -> None:
+        form, sink = self.format(), self.sink(client={"max.request.size": 20})
+        frame = self.frame([simple("ann", 1)], SIMPLE).withColumn("value", form.encode(Schema.parse(SIMPLE)))
+        batch = Batch(id=0, changes=Changes.APPEND, place=self.place(tmp_path), format=form, delivery=delivery)
+        with pytest.raises(DataError, match="refused a record") as said:
+            sink.write(frame, batch)
+        assert "max.request.size" in str(said.value.detail)
 
     def test_a_key_is_what_lets_it_take_updates(self) -> None:
         assert self.sink(key="user").takes_updates()

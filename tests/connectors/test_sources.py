@@ -277,6 +277,14 @@ class TestKafka(SourceSuite):
         self.produce(values, 1_767_225_600_000 + step * 60_000)
         return [{"value": value} for value in values]
 
+    def test_the_properties_of_the_author_reach_the_consumer(self, tmp_path: Path) -> None:
+        self.feed(tmp_path, 0)
+        where = place(tmp_path, kafka=self.kafka(), step="in")
+        reading = Reading(session=self.spark, streaming=False, schema=self.schema, format=self.form, place=where)
+        frame = self.source(client={"max.poll.records": 0}).read(reading)
+        with pytest.raises(Exception, match=r"Invalid value 0 for configuration max\.poll\.records"):
+            frame.collect()
+
     def produce(self, values: list[bytes], at: int) -> None:
         from confluent_kafka import Producer
 

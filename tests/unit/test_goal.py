@@ -235,6 +235,53 @@ def test_an_authors_collector_is_marked_as_such() -> None:
     assert chosen(plan(counts().build(), project={name: "-XX:+UseSerialGC"}))["java"].value == "-XX:+UseSerialGC"
 
 
+def test_kafka_properties_of_the_author_go_over_ours_and_are_marked(tmp_path: Path) -> None:
+    flow = counts("throughput")
+    flow["per_key"].sink("slow", "kafka", topic="slow", key="k", client={"linger.ms": 200, "max.request.size": "9"})
+    settings = chosen(plan(flow.build()))
+    mine = settings["write linger.ms of slow"]
+    assert (mine.value, mine.by_author, mine.why) == ("200", True, "set in the flow")
+    assert settings["write linger.ms"].value == "50", "the other sink leaves it to us"
+    for form, ending in FORMS.items():
+        file = tmp_path / f"flow{ending}"
+        file.write_text(write(flow.build(), form))
+        assert load(file) == flow.build()
+    alone = Flow("a")
+    alone.source("in", "kafka", topic="in", format="text", client={"max.poll.records": 7}).sink("out", "console")
+    settings = chosen(plan(alone.build()))
+    assert (settings["read max.poll.records of in"].value, "read max.poll.records" in settings) == ("7", False)
+    assert "read max.poll.records of in = 7 (yours)" in text(plan(alone.build()))
+
+
+@pytest.mark.parametrize(
+    ("side", "name", "says"),
+    [
+        ("sink", "acks", "promises"),
+        ("sink", "transactional.id", "promises"),
+        ("sink", "value.serializer", "promises"),
+        ("source", "isolation.level", "promises"),
+        ("source", "group.id", "promises"),
+        ("source", "bootstrap.servers", "reached"),
+        ("source", "sasl.jaas.config", "reached"),
+        ("sink", "ssl.keystore.password", "reached"),
+        ("sink", "lingerms", "no property"),
+        ("source", "linger.ms", "no property"),
+    ],
+)
+def test_properties_on_which_guarantees_or_secrets_hang_are_refused_at_their_place(
+    side: str, name: str, says: str
+) -> None:
+    given = {"source": "", "sink": ""} | {side: f", client: {{{name}: hidden}}"}
+    written = (
+        f"flow: a\nsources:\n  in:\n    kafka: {{topic: in{given['source']}}}\n    format: text\n"
+        f"sinks:\n  out:\n    from: in\n    kafka: {{topic: out{given['sink']}}}\n"
+    )
+    (problem,) = resolve(flowfile.read(written)).problems
+    assert says in problem.message
+    assert problem.location.line == (4 if side == "source" else 9)
+    assert "hidden" not in problem.message + problem.hint
+
+
 def test_explain_says_how_json_is_read_of_what_is_decoded_in_the_zone_of_the_run() -> None:
     flow = Flow("a", spark={"spark.sql.session.timeZone": "Europe/Berlin"})
     given = {"topic": "a", "format": "json", "schema": "k STRING, at STRING, big DECIMAL(38,10)"}

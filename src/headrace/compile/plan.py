@@ -63,6 +63,8 @@ class Plan:
     """How Kafka's consumers are set, by their own names."""
     writing: Mapping[str, str] = field(default_factory=dict)
     """How Kafka's producers are set."""
+    java: str = ""
+    """What Java is told."""
     checkpoint: timedelta | None = None
     """In real-time mode, how long between two checkpoints."""
     slots: int | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -44,19 +44,16 @@ def plan(
     stateful = [s.name for s in flow.steps if remembers(s)]
     spark = _chosen(goals.spark(flow, way.mode, stateful, cores), project or {}, dict(flow.spark))
     shuffled = next(int(c.value) for c in spark if c.what == _SHUFFLE)
+    java = goals.java({choice.what: choice.value for choice in spark})
     reading, writing = goals.reading(way.mode), goals.writing(flow, way.mode)
     choices = (
         Choice(what="mode", value=str(way.mode), why=way.why, by_author=way.by_author),
         *(goals.real_time(flow, made, partitions, shuffled) if real_time else ()),
         *goals.slowest(flow, way, made),
         *spark,
-        *(Choice(what=f"read {name}", value=value, why=why) for name, (value, why) in reading.items() if _reads(flow)),
-        *(
-            Choice(what=f"write {name}", value=value, why=why)
-            for name, (value, why) in writing.items()
-            if _writes(flow)
-        ),
-        goals.java({choice.what: choice.value for choice in spark}),
+        *_client("read", reading, flow.sources),
+        *_client("write", writing, flow.sinks),
+        java,
     )
     return Plan(
         flow=flow,
@@ -69,6 +66,7 @@ def plan(
         spark={c.what: c.value for c in spark},
         reading={name: value for name, (value, _) in reading.items()},
         writing={name: value for name, (value, _) in writing.items()},
+        java=java.value,
         checkpoint=goals.checkpoint_every(flow) if real_time else None,
         slots=goals.slots(made, partitions, shuffled) if real_time and partitions is not None else None,
     )
@@ -88,12 +86,21 @@ def _chosen(ours: goals.Settings, project: Mapping[str, str], flow: Mapping[str,
     )
 
 
-def _reads(flow: Flow) -> bool:
-    return any(source.connector == "kafka" for source in flow.sources)
-
-
-def _writes(flow: Flow) -> bool:
-    return any(sink.connector == "kafka" for sink in flow.sinks)
+def _client(does: str, ours: goals.Settings, parts: Iterable[Source | Sink]) -> tuple[Choice, ...]:
+    """How Kafka's clients are set: by us where a part leaves it to us, and by the author of each part."""
+    authors: dict[str, dict[str, str]] = {p.name: p.options.client for p in parts if p.connector == "kafka"}
+    return (
+        *(
+            Choice(what=f"{does} {name}", value=value, why=why)
+            for name, (value, why) in ours.items()
+            if any(name not in set_by_it for set_by_it in authors.values())
+        ),
+        *(
+            Choice(what=f"{does} {name} of {part}", value=value, why="set in the flow", by_author=True)
+            for part, set_by_it in authors.items()
+            for name, value in set_by_it.items()
+        ),
+    )
 
 
 def _promise(flow: Flow, sink: Sink, mode: Mode) -> Promise:

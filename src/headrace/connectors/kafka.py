@@ -37,6 +37,7 @@ from headrace.connectors.kafka_client import (
     trouble,
 )
 from headrace.connectors.kafka_offsets import Position, offsets_in, parse_position
+from headrace.connectors.kafka_properties import ReadProperties, WriteProperties
 from headrace.connectors.kafka_transactions import newest_mark, write_once
 from headrace.connectors.row_count import RowCount
 from headrace.connectors.time import ARRIVAL
@@ -86,6 +87,12 @@ class KafkaSourceOptions(Options):
         description="What to add behind the record's columns, each as kafka_<name>.",
         examples=[["key", "offset", "timestamp"]],
     )
+    client: ReadProperties = Option(
+        {},
+        description="Properties of Kafka's own consumer, by its names, over those the plan chooses; none on which "
+        "guarantees or secrets hang.",
+        examples=[{"fetch.max.bytes": "104857600"}],
+    )
 
 
 class KafkaSinkOptions(Options):
@@ -109,6 +116,12 @@ class KafkaSinkOptions(Options):
     )
     headers: dict[str, str] = Option(
         {}, description="Headers of each record, name to text.", examples=[{"origin": "headrace"}]
+    )
+    client: WriteProperties = Option(
+        {},
+        description="Properties of Kafka's own producer, by its names, over those the plan chooses; none on which "
+        "guarantees or secrets hang.",
+        examples=[{"linger.ms": "100"}],
     )
 
 
@@ -214,7 +227,7 @@ class KafkaSource(ReplayableSource[KafkaSourceOptions]):
             "groupIdPrefix": f"headrace-{reading.place.flow}-{reading.place.step}",
             "includeHeaders": str("headers" in given.metadata).lower(),
             "kafka.isolation.level": "read_committed",
-            **{f"kafka.{name}": value for name, value in reading.tuned.items()},
+            **{f"kafka.{name}": value for name, value in {**reading.tuned, **given.client}.items()},
         }
         settings |= start.starting(partitions) if start else {"startingOffsets": self._first(reading.streaming)}
         if not reading.streaming:
@@ -294,9 +307,8 @@ class KafkaSink(TransactionalSink[KafkaSinkOptions]):
         records = self._records(frame)
         with trouble(client, self.options.topic, batch.place.step):
             if batch.delivery is not Delivery.AT_LEAST_ONCE:  # Spark's own writer sends again when it repeats a task
-                return write_once(
-                    records, client, self.options.topic, batch.id, writer(batch), batch.place.step, batch.tuned
-                )
+                tuned = {**batch.tuned, **self.options.client}
+                return write_once(records, client, self.options.topic, batch.id, writer(batch), batch.place.step, tuned)
             counted = RowCount(records)
             options = {**java_settings(client), **self._writing(batch)}
             counted.frame.write.format("kafka").options(**options).save()
@@ -313,7 +325,7 @@ class KafkaSink(TransactionalSink[KafkaSinkOptions]):
             "topic": self.options.topic,
             "includeHeaders": str(bool(self.options.headers)).lower(),
             "kafka.acks": "all",
-            **{f"kafka.{name}": value for name, value in batch.tuned.items()},
+            **{f"kafka.{name}": value for name, value in {**batch.tuned, **self.options.client}.items()},
         }
 
     def _records(self, frame: DataFrame) -> DataFrame:
