@@ -282,6 +282,24 @@ def test_properties_on_which_guarantees_or_secrets_hang_are_refused_at_their_pla
     assert "hidden" not in problem.message + problem.hint
 
 
+def test_throughput_takes_more_records_in_a_batch_and_the_author_any_number() -> None:
+    what = "read records per batch"
+    assert [plan(counts(goal).build()).per_batch for goal in (None, "throughput", "latency")] == [
+        10**6,
+        4 * 10**6,
+        None,
+    ]
+    assert chosen(plan(counts("throughput").build()))[what].value == "4,000,000"
+    assert what not in chosen(plan(counts("latency").build()))
+    flow = Flow("a", goal="throughput")
+    for name in ("a", "b", "c"):
+        flow.source(name, "kafka", topic=name, format="text", **({"per_batch": "all"} if name == "b" else {}))
+        flow[name].sink(f"out_{name}", "console")
+    made = plan(flow.build())
+    assert made.per_batch == 4 * 10**6 // 3
+    assert (chosen(made)[f"{what} of b"].value, chosen(made)[f"{what} of b"].by_author) == ("all", True)
+
+
 def test_explain_says_how_json_is_read_of_what_is_decoded_in_the_zone_of_the_run() -> None:
     flow = Flow("a", spark={"spark.sql.session.timeZone": "Europe/Berlin"})
     given = {"topic": "a", "format": "json", "schema": "k STRING, at STRING, big DECIMAL(38,10)"}

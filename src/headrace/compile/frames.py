@@ -202,6 +202,7 @@ class Branch:
             arrival=_asks_arrival(source),
             pinned=self.where.pinned,
             tuned=self.plan.reading,
+            per_batch=self.plan.per_batch,
             real_time=self.where.real_time,
             origin=origin,
             reasons=connector.carries == "files" and source.table is None,

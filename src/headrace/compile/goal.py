@@ -20,6 +20,9 @@ from headrace.options import show_duration
 
 CHECKPOINT = timedelta(minutes=1)
 """Between two checkpoints in real-time mode: at a pause of 0.4 s the 99th percentile does not see it."""
+_FEW, _MANY = 1_000_000, 4_000_000
+"""Records of a source in one batch, and those of all sources where throughput is the goal. A batch is planned, noted
+and committed once, so more records share that; its rows pass through, and what sinks share of them may lie on disk."""
 _SPARE = 1
 """Slots besides those of the streams, for the jobs that read late records and dead letters again."""
 _STORE = "spark.sql.streaming.stateStore"
@@ -168,6 +171,25 @@ def reading(mode: Mode) -> Settings:
             "how long a batch waits for more where its topic ends; Kafka's own is 500",
         ),
     }
+
+
+def per_batch(flow: Flow, mode: Mode) -> tuple[int | None, tuple[Choice, ...]]:
+    """Most records in a micro-batch of each Kafka source that leaves it open; and what `explain` says of it."""
+    topics = [source for source in flow.sources if source.connector == "kafka" and source.table is None]
+    if mode is not Mode.MICRO_BATCH or not topics:
+        return None, ()
+    goal = goal_of(flow)
+    many = goal is not None and goal.best == "throughput"
+    most = max(_FEW, _MANY // len(topics)) if many else _FEW
+    why = f"goal: {goal}; each batch is planned, noted and committed once" if many else "answers come every few seconds"
+    what = "read records per batch"
+    ours = Choice(what=what, value=f"{most:,}", why=why)
+    authors = tuple(
+        Choice(what=f"{what} of {source.name}", value=str(said), why="set in the flow", by_author=True)
+        for source in topics
+        if (said := source.options.per_batch) is not None
+    )
+    return most, (*([ours] if len(authors) < len(topics) else []), *authors)
 
 
 def writing(flow: Flow, mode: Mode) -> Settings:

@@ -61,6 +61,8 @@ class Plan:
     """Settings of the Spark session."""
     reading: Mapping[str, str] = field(default_factory=dict)
     """How Kafka's consumers are set, by their own names."""
+    per_batch: int | None = None
+    """Most records of a source in one batch, where its author does not say; None: all there are."""
     writing: Mapping[str, str] = field(default_factory=dict)
     """How Kafka's producers are set."""
     java: str = ""

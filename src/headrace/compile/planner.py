@@ -45,12 +45,14 @@ def plan(
     spark = _chosen(goals.spark(flow, way.mode, stateful, cores), project or {}, dict(flow.spark))
     shuffled = next(int(c.value) for c in spark if c.what == _SHUFFLE)
     java = goals.java({choice.what: choice.value for choice in spark})
+    per_batch, batches = goals.per_batch(flow, way.mode)
     reading, writing = goals.reading(way.mode), goals.writing(flow, way.mode)
     choices = (
         Choice(what="mode", value=str(way.mode), why=way.why, by_author=way.by_author),
         *(goals.real_time(flow, made, partitions, shuffled) if real_time else ()),
         *goals.slowest(flow, way, made),
         *spark,
+        *batches,
         *_client("read", reading, flow.sources),
         *_client("write", writing, flow.sinks),
         java,
@@ -65,6 +67,7 @@ def plan(
         changes=found.changes,
         spark={c.what: c.value for c in spark},
         reading={name: value for name, (value, _) in reading.items()},
+        per_batch=per_batch,
         writing={name: value for name, (value, _) in writing.items()},
         java=java.value,
         checkpoint=goals.checkpoint_every(flow) if real_time else None,

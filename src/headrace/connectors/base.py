@@ -86,6 +86,8 @@ class Reading:
     """All queries of the flow that read this source, each at its own pace."""
     tuned: Mapping[str, str] = field(default_factory=dict)
     """How the planner wants its client set, by the settings' own names."""
+    per_batch: int | None = None
+    """Most records in one batch where the author does not say; None: all there are."""
     real_time: bool = False
     """Whether records are to flow through one by one, in real-time mode."""
     arrival: bool = False

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field as Option
+from pydantic import PositiveInt
 
 from headrace.connectors.base import (
     ORIGIN,
@@ -74,8 +75,11 @@ class KafkaSourceOptions(Options):
     start: Literal["earliest", "latest"] = Option(
         "earliest", description="Where a run begins that has no checkpoint: at the oldest record, or at the next one."
     )
-    per_batch: int | None = Option(
-        1_000_000, ge=1, description="Most records in one batch; null: all there are.", examples=[100_000]
+    per_batch: PositiveInt | Literal["all"] | None = Option(
+        None,
+        description="Most records in one batch, or `all` there are. Unset: 1,000,000; with `goal: throughput` "
+        "4,000,000, shared by the flow's topics.",
+        examples=[100_000],
     )
     on_lost: Literal["stop", "continue"] = Option(
         "stop",
@@ -232,8 +236,8 @@ class KafkaSource(ReplayableSource[KafkaSourceOptions]):
         settings |= start.starting(partitions) if start else {"startingOffsets": self._first(reading.streaming)}
         if not reading.streaming:
             settings |= stop.ending(partitions) if stop else {"endingOffsets": "latest"}
-        elif given.per_batch is not None and not reading.real_time:
-            settings["maxOffsetsPerTrigger"] = str(given.per_batch)
+        elif not reading.real_time and (most := given.per_batch or reading.per_batch or "all") != "all":
+            settings["maxOffsetsPerTrigger"] = str(most)
         return settings
 
     def _first(self, streaming: bool) -> str:
