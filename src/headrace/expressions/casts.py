@@ -45,6 +45,10 @@ class EvaluationError(ArithmeticError):
     """The expression fails on this record, in Spark too."""
 
 
+class OutOfRangeError(EvaluationError):
+    """A whole number is beyond its type."""
+
+
 _TRUE, _FALSE = ("t", "true", "y", "yes", "1"), ("f", "false", "n", "no", "0")
 
 
@@ -93,7 +97,7 @@ def _to_integer(value: Any, given: DataType, wanted: DataType) -> int:
     else:
         raise NotEvaluable(f"cast of {given} to {wanted}")
     if not fits(number, wanted):
-        raise EvaluationError(f"{value} is out of the range of {wanted}")
+        raise OutOfRangeError(f"{value} is out of the range of {wanted}")
     return number
 
 

@@ -18,7 +18,15 @@ from decimal import Decimal as Number
 from typing import Any
 
 from headrace.expressions.aggregates import AGGREGATES
-from headrace.expressions.casts import WIDE, EvaluationError, NotEvaluable, as_decimal_of, convert, truncated
+from headrace.expressions.casts import (
+    WIDE,
+    EvaluationError,
+    NotEvaluable,
+    OutOfRangeError,
+    as_decimal_of,
+    convert,
+    truncated,
+)
 from headrace.expressions.coerce import common, is_interval
 from headrace.expressions.expression import Expression
 from headrace.expressions.functions import functions, is_aggregate
@@ -54,9 +62,14 @@ def evaluate(e: Expression, record: Mapping[str, object], schema: Schema | None 
     Without a schema a Python int is a bigint, a float a double, an aware datetime a timestamp.
     Structs are mappings, arrays lists. Raises NotEvaluable or EvaluationError.
     """
-    evaluator = _Evaluator(schema or infer([record]))
+    return prepared(e, schema or infer([record]))(record)
+
+
+def prepared(e: Expression, schema: Schema) -> Callable[[Mapping[str, object]], Any]:
+    """What evaluates an expression for one record after another; raises NotEvaluable."""
+    evaluator = _Evaluator(schema)
     evaluator.kind(e.tree)  # what is wrong anywhere in it is wrong, whichever branch is taken
-    return evaluator.value(e.tree, _lower(record))
+    return lambda record: evaluator.value(e.tree, _lower(record))
 
 
 def aggregate(e: Expression, records: Sequence[Mapping[str, object]], schema: Schema | None = None) -> Any:
@@ -347,7 +360,7 @@ def compared(operator: str, left: Any, right: Any, a: DataType, b: DataType) -> 
 def checked(value: int, kind: DataType) -> int:
     """A whole number that is in the range of its type; raises EvaluationError."""
     if not fits(value, kind):
-        raise EvaluationError(f"{value} is out of the range of {kind}")
+        raise OutOfRangeError(f"{value} is out of the range of {kind}")
     return value
 
 

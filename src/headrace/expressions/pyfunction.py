@@ -20,7 +20,7 @@ import math
 import textwrap
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime
 from decimal import Decimal as Number
@@ -32,9 +32,12 @@ from headrace.expressions.parse import DEEPEST, depth
 from headrace.expressions.tree import Call, Case, Cast, Column, Literal, Node
 from headrace.model.types import BIGINT, BINARY, BOOLEAN, DATE, DOUBLE, STRING, TIMESTAMP, VOID, DataType
 
-__all__ = ["Refusal", "from_python"]
+__all__ = ["Refusal", "from_python", "tried"]
 
-_KINDS: dict[Any, DataType | None] = {
+Parameters = Mapping[str, tuple[Any, bool]]
+"""By name: the Python type of a parameter, and whether it may be None."""
+
+COLUMN_TYPES: dict[Any, DataType | None] = {
     int: BIGINT,
     float: DOUBLE,
     str: STRING,
@@ -83,7 +86,7 @@ def from_python(function: Callable[..., Any]) -> Expression | Refusal:
     try:
         tree, first = _source(function)
         scope, result = _signature(function, tree)
-        value = _returned(_Block(result).block(tree.body, scope), result, tree)
+        value = _returned(_Block(result, _around(function)).block(tree.body, scope), result, tree)
         required = [p for p, v in scope.items() if not v.none]
         if required:
             missing: Node = Call(function="isnull", args=(Column(name=required[0]),))
@@ -97,6 +100,19 @@ def from_python(function: Callable[..., Any]) -> Expression | Refusal:
     except RecursionError:
         return Refusal("it is too large to be one expression", first)
     return Expression(value)
+
+
+def tried(function: Callable[..., Any]) -> Expression | Refusal:
+    """The expression a function is, if it then gives what CPython gives wherever it was tried; or why it is none."""
+    compiled = from_python(function)
+    if isinstance(compiled, Refusal):
+        return compiled
+    from headrace.expressions.trial import difference  # the oracle is loaded only for a flow with such a function
+
+    tree, first = _source(function)
+    scope, (gives, _) = _signature(function, tree)
+    found = difference(function, compiled, {name: (value.kind, value.none) for name, value in scope.items()}, gives)
+    return compiled if found is None else Refusal(found, first)
 
 
 def _source(function: Callable[..., Any]) -> tuple[ast.FunctionDef, int]:
@@ -116,6 +132,11 @@ def _source(function: Callable[..., Any]) -> tuple[ast.FunctionDef, int]:
     return parsed, first
 
 
+def _around(function: Callable[..., Any]) -> frozenset[str]:
+    """The names that a function has from its module and the functions around it: they hide those of Python."""
+    return frozenset((*function.__globals__, *function.__code__.co_freevars))
+
+
 def _signature(function: Callable[..., Any], tree: ast.FunctionDef) -> tuple[dict[str, _Value], tuple[Any, bool]]:
     arguments = tree.args
     if arguments.vararg or arguments.kwarg or arguments.defaults or any(arguments.kw_defaults):
@@ -130,7 +151,7 @@ def _signature(function: Callable[..., Any], tree: ast.FunctionDef) -> tuple[dic
             raise _Refused(f'parameter "{argument.arg}" is not annotated', argument)
         kind, none = _annotation(hints[argument.arg], argument)
         column = Column(name=argument.arg)
-        stored = _KINDS[kind]
+        stored = COLUMN_TYPES[kind]
         node: Node = column if stored is None else Cast(of=column, type=stored)
         scope[argument.arg] = _Value(node, kind, none=none, of=argument.arg)
     if "return" not in hints:
@@ -144,7 +165,7 @@ def _annotation(hint: Any, node: ast.AST) -> tuple[Any, bool]:
         parts = [a for a in typing.get_args(hint) if a is not type(None)]
         none = len(parts) < len(typing.get_args(hint))
         hint = parts[0] if len(parts) == 1 else None
-    if hint not in _KINDS:
+    if hint not in COLUMN_TYPES:
         raise _Refused("it is annotated with what is not int, float, str, bool, bytes, datetime, date or Decimal", node)
     return hint, none
 
@@ -154,7 +175,7 @@ def _returned(value: _Value, result: tuple[Any, bool], tree: ast.AST) -> Node:
     if value.kind is None:
         if not none:
             raise _Refused("it returns only None", tree)
-        stored = _KINDS[kind]
+        stored = COLUMN_TYPES[kind]
         return value.node if stored is None else Cast(of=value.node, type=stored)
     if value.none and not none:
         raise _Refused("it may return None, which its result annotation does not say", tree)
@@ -164,8 +185,8 @@ def _returned(value: _Value, result: tuple[Any, bool], tree: ast.AST) -> Node:
 class _Block:
     """Compiles statements: what follows an `if` is compiled into each of its branches."""
 
-    def __init__(self, result: tuple[Any, bool]) -> None:
-        self.result, self.steps = result, 0
+    def __init__(self, result: tuple[Any, bool], names: Container[str]) -> None:
+        self.result, self.names, self.steps = result, names, 0
 
     def block(self, body: Sequence[ast.stmt], scope: _Scope) -> _Value:
         self.steps += 1
@@ -352,7 +373,7 @@ class _Block:
         if isinstance(node.func, ast.Attribute):
             return self.method(node, node.func, scope)
         name = node.func.id if isinstance(node.func, ast.Name) else ""
-        if name in scope or not name:
+        if name in scope or not name or name in self.names:
             raise _Refused("it calls what is not a known function", node)
         args = [self.plain(a, scope) for a in node.args]
         kinds, fails = tuple(a.kind for a in args), any(a.fails for a in args)

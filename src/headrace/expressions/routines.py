@@ -16,7 +16,15 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_UP
 from decimal import Decimal as Number
 from typing import Any
 
-from headrace.expressions.casts import EvaluationError, NotEvaluable, as_decimal_of, convert, from_micros, micros
+from headrace.expressions.casts import (
+    EvaluationError,
+    NotEvaluable,
+    OutOfRangeError,
+    as_decimal_of,
+    convert,
+    from_micros,
+    micros,
+)
 from headrace.expressions.coerce import common
 from headrace.expressions.literals import fits
 from headrace.expressions.tree import Named, Node
@@ -183,7 +191,7 @@ def _abs(values: Sequence[Any], kinds: Sequence[DataType], wanted: DataType, nod
     if value is None:
         return None
     if is_integer(wanted) and not fits(abs(value), wanted):
-        raise EvaluationError(f"{value} has no absolute value in {wanted}")
+        raise OutOfRangeError(f"{value} has no absolute value in {wanted}")
     return abs(value)
 
 

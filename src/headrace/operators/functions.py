@@ -24,6 +24,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from decimal import Decimal as PyDecimal
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,7 +32,7 @@ from headrace.author.aggregator import Aggregator
 from headrace.author.callables import load, reference_of, travel_by_value
 from headrace.errors import DataError
 from headrace.expressions.expression import Expression
-from headrace.expressions.pyfunction import Refusal, from_python
+from headrace.expressions.pyfunction import Refusal, from_python, tried
 from headrace.expressions.typing import type_of
 from headrace.model import Schema
 from headrace.model.types import (
@@ -72,6 +73,10 @@ _TYPES: dict[object, DataType] = {
     date: DATE,
     PyDecimal: Decimal(38, 18),
 }
+
+
+_tried = lru_cache(maxsize=256)(tried)
+"""Asked several times for each function; trying it takes a few milliseconds."""
 
 
 class UserFunctionError(DataError):
@@ -145,7 +150,8 @@ class Function:
 
     def compiled(self) -> Expression | Refusal:
         """The function as an expression, or why it must stay Python."""
-        return from_python(self.callable)
+        made = self.callable
+        return _tried(made) if isinstance(made, types.FunctionType) else from_python(made)
 
     def column_type(self, given: Schema, say: Say, *option: str | int) -> DataType:
         """The type of its result as a column function; parameters that are not columns are said."""
