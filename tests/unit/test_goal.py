@@ -331,6 +331,36 @@ def test_the_strictest_goal_of_a_flow_and_its_sinks_holds_for_the_run(tmp_path: 
         assert load(file) == flow.build()
 
 
+def test_a_goal_that_a_stricter_one_overrides_is_said_to_be_set_aside() -> None:
+    flow = counts("throughput")
+    flow["per_key"].sink("quick", "kafka", topic="quick", key="k", goal={"latency": "20 ms"})
+    flow["per_key"].sink("slow", "kafka", topic="slow", key="k", goal={"latency": "5 seconds"})
+    settings = chosen(plan(flow.build()))
+    why = 'set aside: all of a run is in one mode, and goal of sink "quick", latency 20 milliseconds, is stricter'
+    assert (settings["goal"].value, settings["goal"].why) == ("best throughput", why)
+    assert settings['goal of sink "slow"'].why == why
+    assert 'goal of sink "quick"' not in settings
+
+
+def test_the_pause_at_a_checkpoint_follows_from_state_and_tasks_and_is_said_where_it_shows() -> None:
+    what, every = "pause at a checkpoint", "checkpoint every"
+    keyed = chosen(plan(counts({"latency": "20 ms", "checkpoint": "5 seconds"}).build(), cores=2))
+    assert keyed[what].value == "0.2 to 0.5 s"
+    assert keyed[every].why == (
+        "asked for; so short that up to 10% of records wait for the pause in it: the 99th percentile shows it; "
+        "not from 50 seconds on"
+    )
+    wide = chosen(plan(counts("latency", **{"spark.sql.shuffle.partitions": "4"}).build()))
+    assert wide[what].value == "0.5 to 1.1 s"
+    assert "4 tasks with state" in wide[what].why
+    assert "the 99th percentile shows it" in wide[every].why
+    stateless = Flow("a", goal="latency")
+    stateless.source("in", "kafka", topic="in", format="text").sink("out", "kafka", topic="out")
+    settings = chosen(plan(stateless.build()))
+    assert (settings[what].value, settings[every].value) == ("0.1 to 0.3 s", "1 minute")
+    assert settings[every].why == "a pause of 0.1 to 0.3 s in each is met by at most 1 record in 100"
+
+
 def test_a_goal_of_a_sink_that_cannot_be_met_is_said_at_the_step() -> None:
     flow = counts(emit="final")
     flow["per_key"].sink("quick", "kafka", topic="quick", key="k", goal={"latency": "20 ms"})

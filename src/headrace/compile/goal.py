@@ -5,6 +5,7 @@ Pure: a flow in, choices out. What is not said here is left to Spark; what an au
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,11 @@ from headrace.options import show_duration
 
 CHECKPOINT = timedelta(minutes=1)
 """Between two checkpoints in real-time mode: at a pause of 0.4 s the 99th percentile does not see it."""
+_PAUSE, _PAUSE_PER_TASK = (0.1, 0.3), (0.1, 0.2)
+"""Seconds, least and most, that a query stands still at a checkpoint, and those each of its tasks with state adds; seen
+on two cores, warm, at 1,000 events/s: 0.2 s with one such task, 0.4 s with two (`make bench-pauses`)."""
+_SEEN = 0.01
+"""The part of records above which the 99th percentile sees what happens to them."""
 _FEW, _MANY = 1_000_000, 4_000_000
 """Records of a source in one batch, and those of all sources where throughput is the goal. A batch is planned, noted
 and committed once, so more records share that; its rows pass through, and what sinks share of them may lie on disk."""
@@ -225,8 +231,19 @@ def real_time(
     goal = goal_of(flow)
     asked = goal is not None and goal.checkpoint is not None
     stateful = [name for query in queries for name in query.stateful]
-    pause = "0.2 to 0.5 s" if stateful else "0.1 to 0.3 s"
-    said = "asked for" if asked else f"a pause of {pause} in each is seen by less than 1 record in 100"
+    tasks = max((shuffled * len(query.stateful) for query in queries), default=0)
+    least, most = (fixed + each * tasks for fixed, each in zip(_PAUSE, _PAUSE_PER_TASK, strict=True))
+    pause, share = f"{least:.1f} to {most:.1f} s", most / every.total_seconds()
+    enough = show_duration(timedelta(seconds=math.ceil(most / _SEEN)))
+    seen = (
+        f"so short that up to {share:.0%} of records wait for the pause in it: the 99th percentile shows it; not from "
+        f"{enough} on"
+        if share > _SEEN
+        else f"a pause of {pause} in each is met by at most 1 record in 100"
+    )
+    said = f"asked for; {seen}" if asked else seen
+    more = f"; {tasks} task{'s' if tasks > 1 else ''} with state in a query" if tasks else "; there is no state"
+    why = f"the tasks end, state and offsets are made durable, the next batch begins; records wait in Kafka{more}"
     if partitions is None:
         parts = "the partitions of its topics, asked for when it starts"
     else:
@@ -238,7 +255,7 @@ def real_time(
         Choice(
             what="pause at a checkpoint",
             value=pause,
-            why="the tasks end, state and offsets are made durable, the next batch begins; records wait in Kafka",
+            why=why,
         ),
         Choice(
             what="written again after a crash",
@@ -251,6 +268,14 @@ def real_time(
             why=f"every stage runs all the time: {parts}{more}, {_SPARE} for late records and dead letters",
         ),
     )
+
+
+def set_aside(flow: Flow) -> tuple[Choice, ...]:
+    """The goals, of the flow and its sinks, that a stricter one overrides."""
+    holds, whose = goal_of(flow), called(flow)
+    said = [("goal", flow.goal), *((f'goal of sink "{sink.name}"', sink.goal) for sink in flow.sinks)]
+    why = f"set aside: all of a run is in one mode, and {whose}, {holds}, is stricter"
+    return tuple(Choice(what=name, value=str(goal), why=why) for name, goal in said if goal not in (None, holds))
 
 
 def slowest(flow: Flow, chosen: Way, queries: Sequence[Query]) -> tuple[Choice, ...]:

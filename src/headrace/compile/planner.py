@@ -49,6 +49,7 @@ def plan(
     reading, writing = goals.reading(way.mode), goals.writing(flow, way.mode)
     choices = (
         Choice(what="mode", value=str(way.mode), why=way.why, by_author=way.by_author),
+        *goals.set_aside(flow),
         *(goals.real_time(flow, made, partitions, shuffled) if real_time else ()),
         *goals.slowest(flow, way, made),
         *spark,
