@@ -181,3 +181,130 @@ def test_the_golden_flows_give_their_answers_in_real_time_through_a_kill(place: 
     assert '"balanced": true' in place.run("audit", "packed", "--json").out
     letters = place.run("dead-letters", "list", "packed", "--json").out
     assert letters.count('"stateless_orders"') == 1, letters
+
+
+COLUMNS = (
+    "id BIGINT, k STRING, x DOUBLE, f FLOAT, c DECIMAL(12,2), ok BOOLEAN, raw BINARY, day DATE, at TIMESTAMP, "
+    "many ARRAY<DOUBLE>, inner STRUCT<at: TIMESTAMP, c: DECIMAL(4,2)>"
+)
+VARIED = """
+flow: {name}
+goal: {{latency: 20 ms, checkpoint: 5 seconds}}
+spark: {{spark.sql.shuffle.partitions: "1"}}
+sources:
+  left:
+    kafka: {left}
+    format: json
+    schema: "{columns}"
+    time: {{column: at, watermark: 1 minute}}
+  right:
+    kafka: {right}
+    format: json
+    schema: "{columns}"
+    time: {{column: at, watermark: 1 minute}}
+  names:
+    files: {{path: names}}
+    format: json
+    schema: k STRING, called STRING
+    table: {{}}
+steps:
+  both: {{from: [left, right], union: {{}}}}
+  once: {{from: both, distinct: {{by: id}}}}
+  judged: {{from: once, with: {{size: {{python: "functions:size"}}}}}}
+  named: {{from: [judged, names], join: {{on: k, kind: left}}}}
+  hops:
+    from: both
+    aggregate: {{by: k, window: {{hopping: 10 seconds, every: 5 seconds}}, compute: {{n: count(*)}}, emit: changes}}
+sinks:
+  rows: {{from: named, sqlite: {{path: "{name}.db", table: rows, key: id}}}}
+  windows: {{from: hops, sqlite: {{path: "{name}.db", table: windows, key: [k, window_start]}}}}
+  server: {{from: named, postgresql: {{url: "${{env:DATABASE}}", table: {name}, key: id}}}}
+  screen: {{from: named, console: {{style: json, limit: 100, key: k}}}}
+"""
+FUNCTIONS = """
+def size(x: float | None) -> str:
+    if x is None:
+        return "none"
+    return "large" if x > 2.5 else "small"
+"""
+
+
+def varied() -> list[dict[str, Any]]:
+    """Records with values that JSON, SQLite and Python hold differently; each comes twice."""
+    reals = [1.5, "NaN", "Infinity", "-Infinity", -0.0, 0.1, 1e300, None]
+    return [
+        {
+            "id": n,
+            "k": "abc"[n % 3],
+            "x": x,
+            "f": 0.1 if n % 2 else "NaN",
+            "c": "12.50" if n % 2 else None,
+            "ok": n % 2 == 0,
+            "raw": "AP8=",
+            "day": "2024-02-29",
+            "at": f"2024-01-01T00:00:{n:02d}.00000{n}Z",
+            "many": [0.5, None, x],
+            "inner": {"at": "2024-01-01T00:00:00.123456Z", "c": 1.5},
+        }
+        for n, x in enumerate(reals)
+    ]
+
+
+def test_both_modes_leave_the_same_in_every_sink(place: Place, broker: str, postgresql: str) -> None:
+    import sqlite3
+
+    import psycopg
+    from confluent_kafka import Producer
+
+    client, mark = {"bootstrap.servers": broker}, uuid4().hex[:8]
+    (place.root / "headrace.toml").write_text(f'[kafka]\nbootstrap = "{broker}"\n')
+    (place.root / "functions.py").write_text(FUNCTIONS)
+    (place.root / "names").mkdir()
+    (place.root / "names" / "one.json").write_text('{"k": "a", "called": "ann"}\n{"k": "b", "called": "bob"}\n')
+    place.environment = {**place.environment, "DATABASE": postgresql}
+    producer, given = Producer(client), varied()
+    for topic in ("left", "right"):
+        topics.create(client, f"{topic}-{mark}", partitions=1)
+        for record in given:
+            producer.produce(f"{topic}-{mark}", json.dumps(record))
+    assert producer.flush(30) == 0
+
+    def written(name: str) -> Path:
+        file = place.root / f"{name}.yaml"
+        file.write_text(VARIED.format(name=name, left=f"left-{mark}", right=f"right-{mark}", columns=COLUMNS))
+        return file
+
+    def in_sqlite(name: str, table: str) -> list[tuple[Any, ...]]:
+        path = place.root / f"{name}.db"
+        if not path.exists():
+            return []
+        with sqlite3.connect(path) as database:
+            try:
+                return database.execute(f"SELECT * FROM {table} ORDER BY 1, 2, 3").fetchall()
+            except sqlite3.OperationalError:
+                return []
+
+    def in_postgresql(name: str) -> list[tuple[Any, ...]]:
+        with psycopg.connect(postgresql) as database:
+            if database.execute("SELECT to_regclass(%s)", (name,)).fetchone() == (None,):
+                return []
+            return [tuple(map(str, row)) for row in database.execute(f"SELECT * FROM {name} ORDER BY id").fetchall()]
+
+    said = {"micro": place.run("run", written(f"micro_{mark}").name, "--until-done").out}
+    quick, slow = f"quick_{mark}", f"micro_{mark}"
+    child = place.start("run", written(quick).name)
+    home = home_of(place.root / ".headrace", quick)
+    there = lambda: (  # noqa: E731
+        in_sqlite(quick, "rows"),
+        in_sqlite(quick, "windows"),
+        in_postgresql(quick),
+    )
+    wanted = in_sqlite(slow, "rows"), in_sqlite(slow, "windows"), in_postgresql(slow)
+    assert [len(rows) for rows in wanted] == [len(given), len(wanted[1]), len(given)]
+    assert sum(row[-1] for row in wanted[1]) == 2 * 2 * len(given), "both topics, and each record in two windows"
+    eventually(lambda: there() == wanted, 180, diagnose=lambda: f"{there()}\n{wanted}\n{tail(home.log)}")
+    child.send_signal(signal.SIGINT)
+    said["quick"] = place.ended(child).out
+    lines = {name: sorted(line for line in out.splitlines() if '"id"' in line) for name, out in said.items()}
+    assert len(lines["micro"]) == len(given)
+    assert lines["quick"] == lines["micro"]

@@ -8,12 +8,15 @@ import socket
 import struct
 from collections.abc import Iterator
 from contextlib import ExitStack, closing
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
-from headrace.connectors.row_port import Port, Take
+from headrace.connectors.row_port import Port, Take, valued
 from headrace.errors import EndpointError
+from headrace.expressions.spark import spark_type
+from headrace.model.types import parse_type
 from tests.waiting import eventually
 
 
@@ -83,3 +86,26 @@ def test_what_a_task_that_dies_has_sent_is_kept_and_nothing_is_said(tasks: Tasks
     task.sendall(row(c0=1) + row(c0=2)[:3])
     eventually(lambda: tasks.taken == [[1]])
     task.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "said", "value"),
+    [
+        ("double", '"NaN"', "nan"),
+        ("double", '"-Infinity"', "-inf"),
+        ("double", "1", "1.0"),
+        ("double", "0.1", "0.1"),
+        ("float", "0.1", "0.10000000149011612"),
+        ("decimal(6,2)", "1.50", "Decimal('1.50')"),
+        ("timestamp", '"2024-01-01T00:00:00.000001"', "datetime.datetime(2024, 1, 1, 0, 0, 0, 1)"),
+        ("date", '"2024-02-29"', "datetime.date(2024, 2, 29)"),
+        ("binary", '"AP8="', "b'\\x00\\xff'"),
+        ("array<double>", '[1.5, null, "NaN"]', "[1.5, None, nan]"),
+        ("struct<x:float,y:string>", '{"y": "a"}', "{'x': None, 'y': 'a'}"),
+        ("map<string,double>", '{"a": "Infinity"}', "{'a': inf}"),
+        ("string", '"NaN"', "'NaN'"),
+        ("bigint", "null", "None"),
+    ],
+)
+def test_a_value_is_what_a_collected_row_has(kind: str, said: str, value: str) -> None:
+    assert repr(valued(json.loads(said, parse_float=Decimal), spark_type(parse_type(kind)))) == value

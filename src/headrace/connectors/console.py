@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal
@@ -54,20 +54,22 @@ class ConsoleSink(AppendSink[ConsoleOptions]):
         return self.options.key
 
     def stream(self, frame: DataFrame, batch: Batch) -> DataStreamWriter:
-        names = frame.columns
+        names = self._names(frame)
 
         def take(rows: list[list[Any]]) -> None:
-            shown = [dict(zip(names, row, strict=True)) for row in rows]
-            told = [json.dumps(row, ensure_ascii=False) for row in shown]
-            lines = told if self.options.style == "json" else table(names, rows)
+            shown = [dict(zip(frame.columns, row, strict=True)) for row in rows]
+            lines = _lines(names, shown) if self.options.style == "json" else _table(names, shown)
             sys.stdout.write("".join(f"{line}\n" for line in lines))
             sys.stdout.flush()
 
         return row_port.writer(frame, take)
 
-    def write(self, frame: DataFrame, batch: Batch) -> Written:
+    def _names(self, frame: DataFrame) -> list[str]:
         first = [name for name in frame.columns if name.lower() in {k.lower() for k in self.options.key}]
-        names = [*first, *(name for name in frame.columns if name not in first)]
+        return [*first, *(name for name in frame.columns if name not in first)]
+
+    def write(self, frame: DataFrame, batch: Batch) -> Written:
+        names = self._names(frame)
         kept = frame.persist()  # shown in part but counted in whole, and computed once
         try:
             rows = [row.asDict(recursive=True) for row in kept.limit(self.options.limit + 1).collect()]
@@ -84,13 +86,21 @@ def render(batch: Batch, names: Sequence[str], rows: Sequence[dict[str, Any]], o
     """The text for one batch."""
     shown = rows[: options.limit]
     if options.style == "json":
-        lines = [json.dumps({name: plain(row[name]) for name in names}, ensure_ascii=False) for row in shown]
+        lines = _lines(names, shown)
     else:
-        lines = [f"{batch.place.step}, batch {batch.id}", *table(names, ([row[n] for n in names] for row in shown))]
+        lines = [f"{batch.place.step}, batch {batch.id}", *_table(names, shown)]
         if len(rows) > len(shown):
             lines.append(f"… more than {options.limit} rows")
         lines.append("")
     return "".join(f"{line}\n" for line in lines)
+
+
+def _lines(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    return [json.dumps({name: plain(row[name]) for name in names}, ensure_ascii=False) for row in rows]
+
+
+def _table(names: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    return table(names, ([row[name] for name in names] for row in rows))
 
 
 def table(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> list[str]:

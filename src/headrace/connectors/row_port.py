@@ -8,6 +8,7 @@ committed is written. The writer is compiled in the running Java by Janino, whic
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import secrets
@@ -19,12 +20,15 @@ import threading
 import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming import DataStreamWriter
+    from pyspark.sql.types import DataType
 
 Row = list[Any]
 Take = Callable[[list[Row]], None]
@@ -96,6 +100,12 @@ public class RowPort extends org.apache.spark.sql.ForeachWriter {
     }
 }
 """
+_WRITTEN = {
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",  # as the driver's is, in which times are collected
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",  # Spark's own cuts off the microseconds
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 _SIZE = 4
 """Bytes of the size before each row."""
 _MOST = 1000
@@ -105,17 +115,49 @@ _LONGEST = 60_000
 
 
 def writer(frame: DataFrame, take: Take) -> DataStreamWriter:
-    """What writes a streaming frame to `take`, row by row: values as JSON has them, in the order of the columns."""
+    """What writes a streaming frame to `take`, row by row: values as `collect` gives them, structs as dicts."""
     from pyspark.sql import functions as F
 
     # By position: names may differ in nothing but their case.
     named = [F.col(f"`{n.replace('`', '``')}`").alias(f"c{i}") for i, n in enumerate(frame.columns)]
-    text = F.to_json(F.struct(*named), {"ignoreNullFields": "false"})
+    text = F.to_json(F.struct(*named), _WRITTEN)
+    kinds = [field.dataType for field in frame.schema.fields]
+
+    def take_values(rows: list[Row]) -> None:
+        take([[valued(value, kind) for value, kind in zip(row, kinds, strict=True)] for row in rows])
+
     session = frame.sparkSession
-    port = Port(take=take, names=[f"c{i}" for i in range(len(named))], host=_host(session))
+    port = Port(take=take_values, names=[f"c{i}" for i in range(len(named))], host=_host(session))
     made = frame.select(text.alias("row")).writeStream
     made._jwrite.foreach(_java_writer(session, port))
     return made
+
+
+def valued(value: Any, kind: DataType) -> Any:
+    """A value that JSON brought as one of its type, as it would be in a collected row."""
+    name = kind.typeName()
+    if value is None:
+        return None
+    match name:
+        case "double":
+            return float(value)  # NaN and the infinite ones come as text
+        case "float":
+            return struct.unpack("f", struct.pack("f", float(value)))[0]
+        case "decimal":
+            return Decimal(value)
+        case "timestamp" | "timestamp_ntz":
+            return datetime.fromisoformat(value)
+        case "date":
+            return date.fromisoformat(value)
+        case "binary":
+            return base64.b64decode(value)
+        case "array":
+            return [valued(item, kind.elementType) for item in value]  # type: ignore[attr-defined]
+        case "map":
+            return {key: valued(item, kind.valueType) for key, item in value.items()}  # type: ignore[attr-defined]
+        case "struct":
+            return {f.name: valued(value.get(f.name), f.dataType) for f in kind.fields}  # type: ignore[attr-defined]
+    return value
 
 
 @dataclass
@@ -189,7 +231,7 @@ class _Stream:
             (size,) = struct.unpack(">i", self._take(_SIZE))
             if size < 0:
                 return found, True
-            said = json.loads(self._take(size))
+            said = json.loads(self._take(size), parse_float=Decimal)
             found.append([said.get(name) for name in names])
             if not self._another():
                 break  # what is there is not to wait for what is not

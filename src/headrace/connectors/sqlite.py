@@ -111,22 +111,16 @@ class SqliteSink(TableSink[SqliteOptions]):
             raise self._mistaken(error, place, what) from error
 
     def stream(self, frame: DataFrame, batch: Batch) -> DataStreamWriter:
-        from pyspark.sql import functions as F
-
         path, types, names = batch.place.base / self.options.path, column_types(frame, _TYPES), frame.columns
         path.parent.mkdir(parents=True, exist_ok=True)
-        binary = [index for index, kind in enumerate(types.values()) if kind == "BLOB"]
 
         def take(rows: list[list[Any]]) -> None:
-            for row in rows:
-                for index in binary:
-                    row[index] = None if row[index] is None else bytes.fromhex(row[index])
             with self._trouble(path, batch.place), closing(self._connect(path)) as database:
                 database.execute("BEGIN IMMEDIATE")
                 with database:
                     self._insert(database, names, types, (tuple(row) for row in rows))
 
-        return row_port.writer(as_sql_values(frame, {**_special(), "binary": F.hex}), take)
+        return row_port.writer(as_sql_values(frame, _special()), take)
 
     def begins(self, place: Place) -> None:
         note_before(place, lambda: len(self._rows_there(place, ("1",))))
