@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+import re
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -188,14 +189,137 @@ def test_every_record_is_read_as_spark_reads_it(spark: SparkSession) -> None:
     assert not wrong, "\n".join(wrong[:40])
 
 
-def test_the_same_in_a_zone_of_its_own(spark: SparkSession) -> None:
-    zone = spark.conf.get("spark.sql.session.timeZone")
-    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+VALID = [
+    '{"s": "straße 東京 😀", "b": true, "t": -12, "m": 1234, "i": 123456789, "l": -123456789012345678, "d": 1.5e-3}',
+    '{"at": "2024-02-29T23:59:59.123456+05:30", "day": "1999-12-31", "c": -1234567890.12, "f": 0.0625, "h": 7}',
+    '{"x": [1, {"y": "\\u00e9\\n"}, null], "s": "a\\"b\\\\c", "d": 0.1, "b": false, "l": 0, "day": "0001-01-01"}',
+    ' {"s" : "" ,\t"c" : 0.10 , "m": -0, "at" : "1900-01-01T00:00:00Z", "h":-123456789012345678, "f":-0.9999}\r\n',
+]
+BROKEN = [
+    b"\xff",
+    b"\xc3",
+    b"\xc3\x28",
+    b"\xc0\x80",
+    b"\xe2\x82",
+    b"\xed\xa0\x80",
+    b"\xf4\x90\x80\x80",
+    b"\x80",
+    b"\x00",
+]
+"""Bytes that are no UTF-8, or only for some."""
+
+
+def mutated(count: int) -> list[bytes | None]:
+    """Valid records with a few bytes changed, left out, put in or doubled."""
+    draw = random.Random(11)
+    likely = [bytes([c]) for c in b'{}[]":,\\ \n\t\r-+.0123456789eEntfasu/TZ\x00\x1f\x7f'] + BROKEN
+    made: list[bytes | None] = []
+    for number in range(count):
+        record = VALID[number % len(VALID)].encode()
+        for _ in range(draw.choice([1, 1, 1, 2, 3])):
+            at = draw.randrange(len(record))
+            new = draw.choice(likely) if draw.random() < 0.7 else bytes([draw.randrange(256)])
+            end = at + draw.choice([0, 1, 1, 1, 2, 5])
+            doubled = record[at:end] * 2
+            record = record[:at] + (doubled if draw.random() < 0.15 else new * draw.choice([0, 1, 1, 1])) + record[end:]
+        # Spark writes a DECIMAL that does not fit out with all its digits to say so: 1e34567890 takes it minutes.
+        if not re.search(rb"[eE]\+?\d{4,}", record):
+            made.append(record)
+    return made
+
+
+def test_a_valid_record_with_some_bytes_changed_is_read_as_spark_reads_it(spark: SparkSession) -> None:
+    given = mutated(6000)
+    broken = [f'{{"s": "a@b", "x@": {{"y": "@"}}, "l": {n}}}'.encode().replace(b"@", b) for n, b in enumerate(BROKEN)]
+    wrong = compared(spark, [*(text.encode() for text in VALID), *broken, *given], COLUMNS)
+    assert not wrong, f"{len(wrong)}\n" + "\n".join(wrong[:40])
+    plain = sum(is_plain(spark, value) for value in given[:400] if value is not None)
+    assert 20 < plain < 380, "both ways are taken"
+
+
+DAYS = ["0000-01-01", "0001-01-01", "0001-12-31", "0099-06-01", "1000-02-28", "1500-02-29", "1582-10-04", "1582-10-05"]
+DAYS += ["1582-10-14", "1582-10-15", "1600-02-29", "1699-12-31", "1700-02-29", "1899-12-31", "1900-01-01", "1900-02-29"]
+DAYS += ["2000-02-29", "2100-02-29", "2199-12-31", "2200-01-01", "9999-12-31", "10000-01-01", "+10000-01-01"]
+DAYS += [
+    "-0001-01-01",
+    "-2024-01-01",
+    "99999-01-01",
+    "294247-01-10",
+    "294248-01-01",
+    "2024-03-31",
+    "2024-10-27",
+    "1970",
+]
+HOURS = ["", "T00:00:00Z", "T02:30:00", " 02:30:00.5", "T23:59:59.999999Z", "T00:00:00+14:00", "T00:00:00-13:59"]
+HOURS += ["T00:00:00+18:00", "T00:00:00+00:00", "T00:00:00-00:00", "T12:00:00+05:45", "T01:30:00-03:30", "T2:30:00Z"]
+EXACT = [
+    "0.00",
+    "-0.00",
+    "0.001",
+    "0.005",
+    "9999999999.99",
+    "99999999999.9",
+    "-9999999999.995",
+    "1e2",
+    "1E-2",
+    "0.9999",
+]
+EXACT += ["0.99999", "1.0000", "-0.0001", "999999999999999999", "-999999999999999999", "1000000000000000000", '"1.50"']
+EXACT += ["000", "1.", "123456789012345678901234567890", "0.1e1", "12.5e0", "00.5", "-", "5.0", "-5.00000000000000000"]
+
+
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin", "America/St_Johns"])
+def test_days_of_all_years_and_exact_numbers_are_read_as_spark_reads_them_in_every_zone(
+    spark: SparkSession, zone: str
+) -> None:
+    made = [json.dumps({name: day + hour}) for day in DAYS for hour in HOURS for name in ("at", "day")]
+    made += [json.dumps({"at": text}) for text in TIMES]
+    made += [f'{{"{name}": {number}}}' for number in EXACT for name in ("c", "f", "h")]
+    kept = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
     try:
-        given: list[bytes | None] = [json.dumps({"at": text}).encode() for text in TIMES]
-        assert not compared(spark, given, Schema.parse("at TIMESTAMP"))
+        wrong = compared(spark, [text.encode() for text in made], COLUMNS)
     finally:
-        spark.conf.set("spark.sql.session.timeZone", zone)
+        spark.conf.set("spark.sql.session.timeZone", kept)
+    assert not wrong, "\n".join(wrong[:40])
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/St_Johns"])
+def test_days_of_all_years_are_written_as_spark_writes_them(spark: SparkSession, zone: str) -> None:
+    from pyspark.sql import functions as F
+
+    form, schema = JsonFormat(JsonOptions()), Schema.parse("at TIMESTAMP, day DATE, d DOUBLE")
+    days = [
+        0,
+        -1,
+        1,
+        -719162,
+        -719163,
+        -719164,
+        -800000,
+        2932896,
+        2932897,
+        3000000,
+        -141427,
+        -141428,
+        -25567,
+        106751990,
+    ]
+    given = [(day, micros) for day in days for micros in (0, 1, 86_399_999_999, 43_200_500_000)]
+    frame = spark.createDataFrame(given, "day BIGINT, micros BIGINT").selectExpr(
+        "timestamp_micros(day * 86400000000 + micros) AS at",
+        "date_from_unix_date(CAST(day AS INT)) AS day",
+        "CAST(day AS DOUBLE) / 7 AS d",
+    )
+    kept = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        _, options = form.file_options(writing=True)
+        theirs = F.to_json(F.struct(*schema.names), dict(options)).alias("theirs")
+        both = frame.select(theirs, form.encode(schema).cast("string").alias("ours")).collect()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", kept)
+    assert [row["ours"] for row in both] == [row["theirs"] for row in both]
 
 
 def test_records_with_lists_and_structs_are_read_as_spark_reads_them(spark: SparkSession) -> None:
