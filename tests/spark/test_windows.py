@@ -162,6 +162,34 @@ def test_late_records_leave_by_their_port_with_how_late_they_were(spark: SparkSe
     agree(found, "sessions", rows, flow)
 
 
+UNION = """\
+flow: union
+sources:
+  fast: {values: {rows: []}, schema: "k STRING, x BIGINT, at TIMESTAMP", time: {column: at, watermark: 10 seconds}}
+  slow: {values: {rows: []}, schema: "k STRING, x BIGINT, at TIMESTAMP", time: {column: at, watermark: 20 seconds}}
+steps:
+  both: {from: [fast, slow], union: {}}
+  same: {from: both, map: {python: "tests.spark.test_windows:timed", returns: "x BIGINT, at TIMESTAMP"}}
+  tens: {from: same, aggregate: {window: {tumbling: 10 s}, late: port, compute: {n: sum(x)}}}
+sinks:
+  out: {from: tens, console: {}}
+  late: {from: tens.late, console: {}}
+"""
+
+
+def timed(record: dict[str, Any]) -> dict[str, Any]:
+    return {"x": record["x"], "at": record["at"]}
+
+
+def test_behind_a_function_over_a_union_the_slowest_source_leads(spark: SparkSession) -> None:
+    flow = check(resolve(flowfile.read(UNION))).flow
+    fast, slow = (Input(batches=tuple(((at(s),)) for s in seconds)) for seconds in ((3600, 3610, 3620), (0, 60, 15)))
+    found = outputs(flow, {"fast": fast, "slow": slow}, Case(name="case", given={}, expect={}), spark)
+    seconds = (0, 10, 60, 3600, 3610, 3620)
+    agree(found, "out", [{"window_start": clock(s), "window_end": clock(s + 10), "n": 1} for s in seconds], flow)
+    agree(found, "late", [], flow)
+
+
 def test_late_records_correct_the_answer_for_as_long_as_is_allowed(spark: SparkSession) -> None:
     steps = """
   tens:

@@ -139,8 +139,8 @@ def put_through(plan: Plan, where: Where, step: str, letters: Sequence[Letter], 
         branch = Branch(plan, where, given, rejects=rejects)
         if isinstance(part, Step) and not function and part.expect is not None:
             held = dead.expected(part, given[Port(step)], plan.schemas[Port(step)], rejects)
-            branch.frames |= {(Port(step), marked): held for marked in (True, False)}
-        frames = {name: branch.frame(flow[name].inputs[0], marked=False) for name in names}
+            branch.frames[Port(step)] = held
+        frames = {name: branch.frame(flow[name].inputs[0]) for name in names}
     lowered = Lowered(
         plan=plan,
         query=query,

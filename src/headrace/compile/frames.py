@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from headrace.catalogue import SOURCES
 from headrace.compile import letters as dead
 from headrace.compile.counting import Counter, Uncounted
 from headrace.compile.leaves import tagged
-from headrace.compile.letters import Looking, Rejects
+from headrace.compile.letters import Rejects
 from headrace.compile.plan import Plan, Query
 from headrace.compile.planner import format_of, in_record, wanted
 from headrace.compile.spans import Again
@@ -43,9 +42,9 @@ def _asks_arrival(source: Source) -> bool:
 class Branch:
     """Frames by port, made on demand from those that are given.
 
-    A frame is *marked* when Spark knows which of its columns is the time. The mark is set at the source, so that
-    every record moves the watermark; only where a Python function makes the columns anew it is set behind that.
-    Spark refuses to be told twice: behind a window, which keeps the time of its input, it is only put back.
+    Spark is told at each source which column is the time, so that every record moves the watermark and the slowest
+    source leads, whatever lies behind a union. It refuses to be told twice: where a Python function makes the columns
+    anew, the mark is only put back.
     """
 
     def __init__(
@@ -61,22 +60,16 @@ class Branch:
     ) -> None:
         self.plan, self.where, self.streaming, self.rejects, self.trunk = plan, where, streaming, rejects, trunk
         self.wires: Counter = wires or Uncounted()
-        self.frames: dict[tuple[Port, bool], DataFrame] = {
-            (port, marked): frame for port, frame in given.items() for marked in (True, False)
-        }
+        self.frames: dict[Port, DataFrame] = dict(given)
 
-    def frame(self, port: Port, marked: bool = True) -> DataFrame:
-        marked = marked and not isinstance(self.rejects, Looking)
-        if (port, marked) not in self.frames:
+    def frame(self, port: Port) -> DataFrame:
+        if port not in self.frames:
             part = self.plan.flow[port.step]
-            made = self.source(part) if isinstance(part, Source) else self.step(part, marked)
+            made = self.source(part) if isinstance(part, Source) else self.step(part)
             for name, frame in made.items():
                 out = Port(part.name, name)
-                frame = self._expected(part, out, frame)
-                marks = marked and (isinstance(part, Source) or part.options.remakes_columns())
-                timed_frame = self._mark(out, frame) if marks else frame
-                self.frames[out, marked] = self._counted(part, out, timed_frame)
-        return self.frames[port, marked]
+                self.frames[out] = self._counted(part, out, self._mark(part, out, self._expected(part, out, frame)))
+        return self.frames[port]
 
     def _expected(self, part: Any, port: Port, frame: DataFrame) -> DataFrame:
         """The frame without the records that break a rule of the part's."""
@@ -104,25 +97,27 @@ class Branch:
         """A table is no stream: it is read when it is read, and not counted."""
         return frame if isinstance(part, Source) and part.table is not None else self.wires.wire(frame, str(port))
 
-    def _mark(self, port: Port, frame: DataFrame) -> DataFrame:
-        column, delay = self.plan.schemas[port].event_time, self._watermark(port)
-        if column is None or delay is None:
+    def _mark(self, part: object, port: Port, frame: DataFrame) -> DataFrame:
+        """The frame with its time known to Spark, where it is not."""
+        time = self.plan.schemas[port].event_time
+        if time is None:
             return frame
-        if any(self._sets_time(name) for name in self.plan.flow.upstream(port.step)):
-            return marked_again(frame, column, *(self.frame(p) for p in self.plan.flow[port.step].inputs))
+        if isinstance(part, Step):
+            given = (self.frame(p) for p in part.inputs) if part.options.remakes_columns() else ()
+            return marked_again(frame, time, *given)
+        assert isinstance(part, Source)
         if not self.streaming:
             return frame
-        return frame.withWatermark(column, f"{round(delay.total_seconds() * 1000)} milliseconds")
+        return frame.withWatermark(time, f"{round(part.time.watermark.total_seconds() * 1000)} milliseconds")
 
-    def step(self, part: object, marked: bool) -> dict[str, DataFrame]:
+    def step(self, part: object) -> dict[str, DataFrame]:
         assert isinstance(part, Step)
         operator: Operator = part.options
-        marked = operator.sets_time() or (marked and not operator.remakes_columns())
         again = self.where.again
         if again is not None and operator.drops_late():
-            frames: tuple[DataFrame, ...] = (self._spans(part.inputs[0], marked, again),)
+            frames: tuple[DataFrame, ...] = (self._spans(part.inputs[0], again),)
         else:
-            frames = tuple(self.frame(port, marked) for port in part.inputs)
+            frames = tuple(self.frame(port) for port in part.inputs)
         low = Lowering(
             step=part.name,
             streaming=self.streaming,
@@ -150,7 +145,7 @@ class Branch:
             return None
         return before_batch(self.where.session, self.where.checkpoint)
 
-    def _spans(self, port: Port, marked: bool, again: Again) -> DataFrame:
+    def _spans(self, port: Port, again: Again) -> DataFrame:
         """The input of a step that drops late records, each with the watermark that it was too late for or not."""
         from pyspark.sql import functions as F
 
@@ -159,7 +154,7 @@ class Branch:
             where = replace(self.where, between=span.between, again=None)
             part = (
                 Branch(self.plan, where, {}, rejects=self.rejects)
-                .frame(port, marked)
+                .frame(port)
                 .withColumn(MARK, F.lit(span.mark).cast("bigint"))
             )
             made = part if made is None else made.unionByName(part)
@@ -169,19 +164,9 @@ class Branch:
     def _carried(self, frames: tuple[DataFrame, ...]) -> tuple[str, ...]:
         return tuple(name for name in self.rejects.carried if any(name in frame.columns for frame in frames))
 
-    def _sets_time(self, name: str) -> bool:
-        part = self.plan.flow[name]
-        return isinstance(part, Step) and part.options.sets_time()
-
     def _narrow(self, port: Port, frame: DataFrame) -> Schema:
         """The schema of a port less the columns that nothing needs and so were never read."""
         return self.plan.schemas[port].keeping(frame.columns)
-
-    def _watermark(self, port: Port) -> timedelta | None:
-        """How long the sources above wait for late records: the longest that one of them asks for."""
-        flow = self.plan.flow
-        above = (*flow.upstream(port.step), port.step)
-        return max((s.time.watermark for s in flow.sources if s.name in above and s.time is not None), default=None)
 
     def source(self, source: Source) -> dict[str, DataFrame]:
         connector = self.where.sources.get(source.name) or SOURCES[source.connector](source.options)

@@ -190,10 +190,10 @@ class Lowered:
         try:
             branch = Branch(self.plan, where, {}, rejects=looking)
             for port in self.fronts():
-                branch.frame(port, marked=False)
+                branch.frame(port)
             for part in (flow[name] for name in self._first()):
                 if isinstance(part, Step) and part.options.rejects_entering():
-                    branch.step(part, marked=False)
+                    branch.step(part)
         except FlowError as error:
             if all(SOURCES[s.connector].strongest is Delivery.EXACTLY_ONCE for s in flow.sources):
                 raise
@@ -204,7 +204,7 @@ class Lowered:
             given = {**given, query.trunk: self._expected(given[query.trunk], behind)}
             branch = Branch(self.plan, where, given, rejects=behind)
             for sink in (s for s in flow.sinks if s.name in query.sinks):
-                branch.frame(sink.inputs[0], marked=False)
+                branch.frame(sink.inputs[0])
         return looking.found, at
 
     def once_more(self, batch_id: int) -> tuple[Where, int]:

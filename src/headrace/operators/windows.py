@@ -248,6 +248,8 @@ def marked_again(frame: DataFrame, time: str, *given: DataFrame) -> DataFrame:
 
     marks = next((g.schema[time].metadata for g in given if time in g.columns), {})
     kept = {name: marks[name] for name in (WATERMARKED, ENDS) if name in marks}
+    if not kept:
+        return frame
     return frame.select(*(F.col(f"`{c}`").alias(c, metadata=kept) if c == time else f"`{c}`" for c in frame.columns))
 
 
