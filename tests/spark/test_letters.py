@@ -50,6 +50,9 @@ steps:
     from: balance
     filter: total IS NOT NULL
     expect: [n < 3]
+  seen:
+    from: balance
+    distinct: user
   why:
     from: orders.dead_letter
     select: [line, reason]
@@ -63,6 +66,9 @@ sinks:
   plain:
     from: loud
     sqlite: {path: out.db, table: plain}
+  users:
+    from: seen
+    sqlite: {path: out.db, table: users}
   unread:
     from: why
     sqlite: {path: out.db, table: unread}
@@ -151,6 +157,9 @@ def test_each_bad_record_is_a_letter_once_and_the_others_go_on(mode: Mode, spark
         (2, unreadable),
         (3, "id is null; sane: amount is less than 0"),
     ]
+    with closing(sqlite3.connect(tmp_path / "out.db")) as database:
+        assert sorted(u for (u,) in database.execute("SELECT user FROM users")) == ["ANN", "BOB"]
+    assert not list((tmp_path / "home").glob("failed/**/*.jsonl")), "of the query that does not keep them either"
     [(step, reason, record)] = rows(tmp_path, "failed")
     assert (step, reason, json.loads(record)["id"]) == ("balance", "ValueError: 1000.0 is too much", 6)
     # One sink takes those of both queries, whose batches have the same numbers.

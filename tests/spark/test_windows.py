@@ -7,18 +7,24 @@ import struct
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from headrace.catalogue import SOURCES
 from headrace.check import check
 from headrace.check.wires import wires
+from headrace.compile.planner import plan
+from headrace.compile.where import Where
 from headrace.declare import flowfile
 from headrace.declare.resolve import resolve
 from headrace.model import Flow
+from headrace.run.inline import run_to_end
 from headrace.testing.cases import Case, Input
 from headrace.testing.compare import difference
 from headrace.testing.run_cases import outputs
+from headrace.testing.standins import Given
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -188,6 +194,20 @@ def test_behind_a_function_over_a_union_the_slowest_source_leads(spark: SparkSes
     seconds = (0, 10, 60, 3600, 3610, 3620)
     agree(found, "out", [{"window_start": clock(s), "window_end": clock(s + 10), "n": 1} for s in seconds], flow)
     agree(found, "late", [], flow)
+
+
+def test_only_the_query_whose_port_it_is_puts_late_records_aside(spark: SparkSession, tmp_path: Path) -> None:
+    steps = """
+  tens: {from: rows, aggregate: {by: k, window: {tumbling: 10 s}, late: port, compute: {n: count(*)}}}
+  minutes: {from: tens, aggregate: {window: {tumbling: 1 minute}, compute: {n: sum(n)}}}"""
+    made = plan(flow_of(steps, "minutes", sinks="  late: {from: tens.late, console: {}}"))
+    given = Given(
+        SOURCES["values"](made.flow["rows"].options), Input(batches=tuple(map(tuple, LATE))), NOW, arrives=False
+    )
+    where = Where(session=spark, streaming=True, home=tmp_path, base=tmp_path, sources={"rows": given})
+    (query,) = (q for q in made.queries if q.name == "minutes")
+    run_to_end(made, query, where, tmp_path / "checkpoint")
+    assert not list(tmp_path.glob("aside/**/*.parquet")), "the batches of query tens are others"
 
 
 def test_late_records_correct_the_answer_for_as_long_as_is_allowed(spark: SparkSession) -> None:

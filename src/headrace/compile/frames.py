@@ -62,6 +62,10 @@ class Branch:
         self.wires: Counter = wires or Uncounted()
         self.frames: dict[Port, DataFrame] = dict(given)
 
+    @property
+    def _query(self) -> str:
+        return self.trunk.name if self.trunk is not None else ""
+
     def frame(self, port: Port) -> DataFrame:
         if port not in self.frames:
             part = self.plan.flow[port.step]
@@ -125,10 +129,11 @@ class Branch:
             schema={p: self.plan.schemas[Port(part.name, p)] for p in operator.ports()},
             inputs=tuple(str(port) for port in part.inputs),
             base=self.where.base,
-            aside=self.where.aside(part.name) if self.streaming else None,
+            # A query that has the step on its way has other batches: what it found late would get among these.
+            aside=self.where.aside(part.name) if self.streaming and part.name == self._query else None,
             reject=self._reject(part.name),
             carried=self._carried(frames),
-            failures=(self.where.home / dead.FAILURES / part.name).resolve(),
+            failures=dead.failures_folder(self.where.home, self._query, part.name).resolve(),
             keep=None if isinstance(self.wires, Uncounted) else self.wires.kept,
             mark=self._late_by(part) if self.streaming and operator.drops_late() else None,
         )
@@ -182,7 +187,7 @@ class Branch:
             start=self.where.start if source.table is None else None,
             stop=self.where.stop if source.table is None else None,
             between=self.where.between.get(source.name),
-            query=self.trunk.name if self.trunk is not None else "",
+            query=self._query,
             readers=tuple(q.name for q in self.plan.queries if source.name in q.sources),
             arrival=_asks_arrival(source),
             pinned=self.where.pinned,

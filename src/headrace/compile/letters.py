@@ -224,20 +224,23 @@ class Rate:
         )
 
 
-def failures_of(home: Path, steps: Iterable[str], batch: int) -> Iterator[tuple[str, dict[str, str]]]:
-    """What keyed functions raised on in a batch."""
+def failures_folder(home: Path, query: str, step: str) -> Path:
+    """Where a query puts what a step's keyed function raised on, a folder for each of its batches."""
+    return home / FAILURES / query / step
+
+
+def failures_of(home: Path, query: str, steps: Iterable[str], batch: int) -> Iterator[tuple[str, dict[str, str]]]:
+    """What keyed functions raised on in a batch of a query."""
     for step in steps:
-        for file in sorted((home / FAILURES / step / str(batch)).glob("*.jsonl")):
+        for file in sorted((failures_folder(home, query, step) / str(batch)).glob("*.jsonl")):
             for line in file.read_text(encoding="utf-8").splitlines():
                 yield step, json.loads(line)
 
 
-def forget_failures(home: Path, steps: Iterable[str], batch: int) -> None:
-    """Removes what an attempt at a batch has left."""
-    for step in steps:
-        folder = home / FAILURES / step / str(batch)
-        if folder.exists():
-            shutil.rmtree(folder, ignore_errors=True)
+def forget_failures(home: Path, query: str, batch: int) -> None:
+    """Removes what an attempt at a batch of a query has left."""
+    for folder in failures_folder(home, query, "").glob(f"*/{batch}"):
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def failures_frame(session: SparkSession, failures: list[tuple[str, dict[str, str]]]) -> DataFrame:

@@ -66,7 +66,7 @@ class Lowered:
         branches: dict[str, Counts] = {}
         sinks = [s for s in self.plan.flow.sinks if s.name in self.query.sinks]
         sides, again = self._sides(), batch_id == self.repeated
-        dead.forget_failures(self.where.home, self.query.stateful, batch_id)
+        dead.forget_failures(self.where.home, self.query.name, batch_id)
         shared = len(sinks) > 1 or bool(sides) or again or (bool(self.query.stateful) and self._rejects_behind())
         if shared:
             frame = frame.persist()  # every sink reads the batch; without this each would compute it again
@@ -96,6 +96,7 @@ class Lowered:
         for port in sides:
             if (aside := self.where.aside(port.step)) is not None:
                 shutil.rmtree(aside.batch(batch_id), ignore_errors=True)
+        dead.forget_failures(self.where.home, self.query.name, batch_id)
         return outcome
 
     def _given(self, frame: DataFrame, behind: Once) -> DataFrame:
@@ -156,7 +157,8 @@ class Lowered:
         where, query, flow = self.where, self.query, self.plan.flow
         number = dead.counted(outcome.trunk, outcome.behind, *outcome.branches.values())
         written: dict[str, Written] = {}
-        failures = list(dead.failures_of(where.home, query.stateful, batch_id))
+        owned = [step for step in query.stateful if step in query.owned]
+        failures = list(dead.failures_of(where.home, query.name, owned, batch_id))
         if not (again or number or failures):
             return written
         if {*query.sources, *query.steps} <= {*query.owned}:
@@ -177,7 +179,6 @@ class Lowered:
                 written[sink.name] = self.write_sink(sink, branch.frame(sink.inputs[0]), batch_id)
         finally:
             letters.unpersist()
-        dead.forget_failures(where.home, query.stateful, batch_id)
         if kept:
             where.note({"query": query.name, "batch": batch_id, "steps": kept})
         return written
