@@ -210,6 +210,30 @@ def test_only_the_query_whose_port_it_is_puts_late_records_aside(spark: SparkSes
     assert not list(tmp_path.glob("aside/**/*.parquet")), "the batches of query tens are others"
 
 
+BEHIND = """
+  tens: {from: rows, aggregate: {by: k, window: {tumbling: 10 s}, compute: {n: count(*)}}}
+  kept:
+    from: tens
+    process:
+      {python: "tests.spark.test_windows:passed", by: k, state: n BIGINT, returns: "window_end TIMESTAMP, n BIGINT"}
+  minutes: {from: kept, aggregate: {window: {tumbling: 1 minute}, compute: {n: sum(n)}}}
+  met: {from: [tens, rows], as_of: {on: k, prefix: r_}}
+  met_minutes: {from: met, aggregate: {window: {tumbling: 1 minute}, compute: {n: sum(n)}}}"""
+
+
+def passed(record: dict[str, Any], state: dict[str, Any] | None) -> tuple[dict[str, Any], dict[str, Any]]:
+    return {"window_end": record["window_end"], "n": record["n"]}, {"n": 1}
+
+
+@pytest.mark.parametrize("mode", ["batch", "micro-batch"])
+def test_a_window_behind_process_or_as_of_takes_windows_by_what_they_hold(mode: str, spark: SparkSession) -> None:
+    flow = flow_of(BEHIND, "minutes", sinks="  met_out: {from: met_minutes, console: {}}")
+    found = run(flow, [[at(51), at(59), at(60)], [at(200)], [at(300)]], spark, mode)
+    minutes = [{"window_start": clock(s), "n": n} for s, n in ((0, 2), (60, 1), (180, 1), (300, 1))]
+    agree(found, "out", minutes, flow)
+    agree(found, "met_out", minutes, flow)
+
+
 def test_late_records_correct_the_answer_for_as_long_as_is_allowed(spark: SparkSession) -> None:
     steps = """
   tens:

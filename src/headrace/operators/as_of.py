@@ -12,6 +12,7 @@ from headrace.model import Schema
 from headrace.operators.base import Lowering, Say, State, operator
 from headrace.operators.marks import named
 from headrace.operators.sides import Sides, with_time
+from headrace.operators.windows import ends_again
 from headrace.options import Duration, refuse, show_duration
 
 if TYPE_CHECKING:
@@ -89,7 +90,8 @@ class AsOf(Sides):
 
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
         both = self._together(frames, low)
-        return {"out": self._streamed(both, frames, low) if low.streaming else self._over_all(both, frames)}
+        made = self._streamed(both, frames, low) if low.streaming else self._over_all(both, frames)
+        return {"out": ends_again(made, low.given[0].event_time, frames[0])}
 
     def _together(self, frames: tuple[DataFrame, ...], low: Lowering) -> DataFrame:
         """Both inputs as one: key, time, and the record as a struct on its own side."""

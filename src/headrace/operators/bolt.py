@@ -17,6 +17,7 @@ from headrace.operators.functions import Function
 from headrace.operators.groupings import TASK, Grouping, Groupings
 from headrace.operators.keyed import Work
 from headrace.operators.records import of_function, through_python
+from headrace.operators.windows import ends_again
 from headrace.options import refuse, show_duration
 from headrace.processor import Processor, StateDeclaration
 
@@ -146,7 +147,8 @@ class BoltStep(Operator):
         if not self.states:
             return {"out": self._stateless(frame, low)}
         work = self._work(merged, low)
-        return {"out": (stream if low.streaming else batch)(work, frame, None, low)}
+        made = (stream if low.streaming else batch)(work, frame, None, low)
+        return {"out": ends_again(made, low.schema["out"].event_time, frame)}
 
     def _shared_out(self, frames: tuple[DataFrame, ...], low: Lowering, merged: Schema) -> DataFrame:
         from pyspark.sql import functions as F

@@ -15,6 +15,7 @@ from headrace.operators.base import WITHOUT_TIME, Lowering, Operator, Say, State
 from headrace.operators.columns import has_columns
 from headrace.operators.keyed import SHORT, ShortForm, Work, short_states, takes_two
 from headrace.operators.records import FunctionOption
+from headrace.operators.windows import ends_again
 from headrace.options import Duration, Names, refuse, show_duration
 from headrace.processor import Processor, StateDeclaration
 
@@ -222,7 +223,8 @@ class Process(Operator):
         travel_by_value(self.python.callable)
         work = self.work(low)
         initial = frames[1] if len(frames) > 1 else None
-        return {"out": (stream if low.streaming else batch)(work, frames[0], initial, low)}
+        made = (stream if low.streaming else batch)(work, frames[0], initial, low)
+        return {"out": ends_again(made, low.schema["out"].event_time, frames[0])}
 
     def work(self, low: Lowering) -> Work:
         """What the workers do."""

@@ -253,6 +253,16 @@ def marked_again(frame: DataFrame, time: str, *given: DataFrame) -> DataFrame:
     return frame.select(*(F.col(f"`{c}`").alias(c, metadata=kept) if c == time else f"`{c}`" for c in frame.columns))
 
 
+def ends_again(frame: DataFrame, time: str | None, given: DataFrame) -> DataFrame:
+    """The frame with its time marked as the end of a window, where that of the frame it was made from is one."""
+    from pyspark.sql import functions as F
+
+    if time is None or not given.schema[time].metadata.get(ENDS):
+        return frame
+    marks = {**frame.schema[time].metadata, ENDS: True}
+    return frame.select(*(F.col(f"`{c}`").alias(c, metadata=marks) if c == time else f"`{c}`" for c in frame.columns))
+
+
 def _days(time: Column, days: int, zone: str) -> Column:
     """The window of so many days in a zone, from midnight there to midnight there.
 
