@@ -131,6 +131,17 @@ def test_a_source_may_tell_its_time_in_these_ways(time: str) -> None:
         ),
         (
             {
+                "steps": """\
+  ever: {from: more, aggregate: {by: k, compute: {n: count(*)}}}
+  windows: {from: counted, select: [k, n]}
+  all: {from: [ever, windows], union: {}}""",
+                "sinks": "  sums: {from: all, sqlite: {path: t.db, table: s, key: [k]}}",
+            },
+            "unsupported",
+            'puts changing answers of "ever" together with those of "counted", which are given once',
+        ),
+        (
+            {
                 "aggregate": f"late: port, {TUMBLING}",
                 "steps": "  again: {from: counted.late, distinct: k}",
                 "sinks": "  sums: {from: again, console: {}}",

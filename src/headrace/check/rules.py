@@ -237,9 +237,11 @@ def windows_can_follow(checked: Checked) -> Iterator[Problem]:
     for step in checked.flow.steps:
         given = checked.wires.given(step)
         operator: Operator = step.options
+        changing = [port for port in step.inputs if checked.wires.changes.get(port) is Changes.UPDATE]
+        if given and operator.state(given) is None:
+            yield from _mixed(checked, step, changing)
         if not given or operator.state(given) is None:
             continue
-        changing = [port for port in step.inputs if checked.wires.changes.get(port) is Changes.UPDATE]
         above = [name for name in checked.flow.upstream(step.name) if _closes_windows(checked.flow[name])]
         if changing:
             yield _problem(
@@ -259,6 +261,22 @@ def windows_can_follow(checked: Checked) -> Iterator[Problem]:
                 detail="Spark gives either final or changing answers in all of a query",
                 hint="give it a window and `emit: final`, or write the windows to a topic and read them from there",
             )
+
+
+def _mixed(checked: Checked, step: Step, changing: list[Port]) -> Iterator[Problem]:
+    """Final and changing answers put together: in one query Spark would give the windows before they are complete."""
+    flow = checked.flow
+    once = [port.step for port in step.inputs if port not in changing]
+    final = [n for name in once for n in (name, *flow.upstream(name)) if _closes_windows(flow[n])]
+    if changing and final:
+        yield _problem(
+            step,
+            "unsupported",
+            f'puts changing answers of "{changing[0]}" together with those of "{final[0]}", which are given once',
+            "from",
+            detail="Spark gives either final or changing answers in all of a query",
+            hint="give each a sink of its own, or write one of them to a topic and read it from there",
+        )
 
 
 def sides_are_not_remembered(checked: Checked) -> Iterator[Problem]:
