@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from struct import pack
@@ -24,6 +24,7 @@ from headrace.run.change import describe
 from headrace.run.checkpoint import last_committed
 from headrace.run.failure import explain
 from headrace.run.home import Home, Record, home_of
+from headrace.run.inline import run_to_end
 from headrace.run.queries import Running, Stopping, Watch, start_query
 from headrace.run.state import _entry, _unpacked, parse_key, query_of, read
 from tests.waiting import eventually
@@ -157,6 +158,40 @@ def test_state_is_read_by_key_or_scan_while_a_flow_runs_and_after_it_stopped(liv
     assert ["bob", "2026-01-01T01:00:01.000Z", "1"] in [line.split() for line in lines]
     wrong = headrace(root, "state", "keeps", "nubered", code=2)
     assert 'did you mean "numbered"?' in wrong.stderr
+
+
+BRANCHES = """\
+flow: branches
+sources:
+  a: {files: {path: a}, format: json, schema: "x BIGINT, at TIMESTAMP", time: {column: at, watermark: 10 seconds}}
+  b: {files: {path: b}, format: json, schema: "y BIGINT, at TIMESTAMP", time: {column: at, watermark: 10 seconds}}
+steps:
+  of_a: {from: a, distinct: x}
+  of_b: {from: b, distinct: y}
+  met: {from: [of_a, of_b], join: {on: {x: y}, within: 1 minute, prefix: b_}}
+sinks:
+  out: {from: met, files: {path: out}, format: json}
+"""
+
+
+def test_of_two_branches_each_has_its_own_state(spark: SparkSession, tmp_path: Path) -> None:
+    file = tmp_path / "branches.yaml"
+    file.write_text(BRANCHES)
+    for name, column, value in (("a", "x", 1), ("b", "y", 2)):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "0.json").write_text(json.dumps({column: value, "at": "2026-01-01T00:00:00Z"}))
+    made = plan(load(file))
+    for name, value in made.spark.items():
+        spark.conf.set(name, value)
+    home = home_of(tmp_path / ".headrace", "branches")
+    home.make()
+    record = Record(name="branches", file=str(file), root=str(tmp_path), hash="", mode="micro-batch")
+    home.write(replace(record, queries=describe(made)))
+    where = Where(session=spark, streaming=True, home=home.path, base=tmp_path)
+    run_to_end(made, made.queries[0], where, home.checkpoint("met"), flush=False)
+    assert [e["key"] for e in held(home, "of_a", spark)] == [{"x": 1}]
+    assert [e["key"] for e in held(home, "of_b", spark)] == [{"y": 2}]
+    assert {e["state"] for e in held(home, "met", spark)} == {"left", "right"}
 
 
 def test_a_run_that_is_not_there_is_said_without_starting_spark(tmp_path: Path) -> None:

@@ -27,6 +27,7 @@ class Query:
     sinks: tuple[str, ...]
     changes: Changes
     stateful: tuple[str, ...] = ()
+    """The steps that remember: backwards as Spark numbers them, so the sources' first, of two branches the second."""
     letters: tuple[str, ...] = ()
     """The sinks that take dead letters of its parts."""
     owned: tuple[str, ...] = ()

@@ -222,9 +222,15 @@ def _made(flow: Flow, found: Wires, name: str, sinks: Sequence[Sink], trunk: Por
         steps=steps,
         sinks=tuple(sink.name for sink in sinks),
         changes=found.changes.get(trunk, Changes.APPEND),
-        stateful=tuple(n for n in steps if remembers(flow[n])),
-        every=min((p for n in steps if (p := _every(flow[n])) is not None), default=None),
+        stateful=tuple(n for n in reversed(_met(flow, trunk.step)) if remembers(flow[n])),
+        ticks=ticks,
+        every=max(TICK, pause or TICK) if ticks else pause,
     )
+
+
+def _met(flow: Flow, step: str) -> tuple[str, ...]:
+    """A step and what is above it in the order in which Spark meets them: itself, then each input with all above."""
+    return tuple(dict.fromkeys((step, *(name for port in flow[step].inputs for name in _met(flow, port.step)))))
 
 
 def format_of(part: Source | Sink, default: str | None) -> Format[Any] | None:
