@@ -34,6 +34,8 @@ class Query:
     """The parts whose dead letters are its to keep; a source or step that two queries use is the first one's."""
     asides: tuple[str, ...] = ()
     """In real-time mode, the sinks that take late records: found and written when a batch is done."""
+    ticks: bool = False
+    """Whether something may come due without a record, so that there are batches without any."""
     every: timedelta | None = None
     """How long at least from the beginning of a batch to that of the next; None: no pause."""
 

@@ -19,6 +19,9 @@ from headrace.model import Changes, Delivery, Flow, Mode, Part, Port, Schema, Si
 from headrace.operators.base import Operator
 from headrace.options import show_duration
 
+TICK = timedelta(seconds=1)
+"""How long at least from batch to batch where something may come due by the clock: Spark asks for the next at once."""
+
 
 def plan(
     flow: Flow,
@@ -132,6 +135,11 @@ def _every(part: Part) -> timedelta | None:
     return part.options.every() if isinstance(part, Step) else None
 
 
+def _ticks(part: Part, found: Wires) -> bool:
+    given = found.given(part)
+    return isinstance(part, Step) and bool(given) and part.options.ticks(given)
+
+
 def may_reject(part: Part) -> bool:
     """Whether records may become dead letters at a step."""
     return isinstance(part, Step) and (part.expect is not None or part.options.rejects())
@@ -215,6 +223,8 @@ def _made(flow: Flow, found: Wires, name: str, sinks: Sequence[Sink], trunk: Por
     above = (*flow.upstream(trunk.step), trunk.step)
     order = [part.name for part in flow.ordered()]
     steps = tuple(sorted((n for n in above if isinstance(flow[n], Step)), key=order.index))
+    ticks = any(_ticks(flow[n], found) for n in steps)
+    pause = min((p for n in steps if (p := _every(flow[n])) is not None), default=None)
     return Query(
         name=name,
         trunk=trunk,

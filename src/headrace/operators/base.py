@@ -166,6 +166,10 @@ class Operator(Options, ABC):
         """How long at least between two answers, if it is asked to hold back; None: as soon as there are any."""
         return None
 
+    def ticks(self, given: tuple[Schema, ...]) -> bool:
+        """Whether something may come due as the clock goes on, without a record."""
+        return False
+
     def state(self, given: tuple[Schema, ...]) -> State | None:
         """What it remembers between batches; None: nothing, so it may run on any part of the input alone."""
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -107,6 +107,15 @@ class BoltStep(Operator):
         times = {schema.event_time for schema in given}
         return Schema.of(found.items(), times.pop() if len(times) == 1 else None)
 
+    def ticks(self, given: tuple[Schema, ...]) -> bool:
+        return self._clock(self._merged(given)) == "processing"
+
+    def _clock(self, merged: Schema) -> Literal["event", "processing", "none"]:
+        """What the lifetimes of its states run on."""
+        if not any(s.life is not None for s in self.states.values()):
+            return "none"
+        return "event" if merged.event_time else "processing"
+
     def state(self, given: tuple[Schema, ...]) -> State | None:
         if not self.states:
             return None
@@ -175,7 +184,6 @@ class BoltStep(Operator):
 
     def _work(self, merged: Schema, low: Lowering) -> Work:
         given = Schema.of([*((f.name, f.type) for f in merged), (FROM, STRING), (TASK, INT)], merged.event_time)
-        ends = any(s.life is not None for s in self.states.values())
         return Work(
             step=low.step,
             make=partial(_Tasks, self.python.made, self.arguments, low.schema["out"].names),
@@ -183,7 +191,7 @@ class BoltStep(Operator):
             by=(TASK,),
             time=merged.event_time,
             given=given,
-            clock=("event" if merged.event_time else "processing") if ends else "none",
+            clock=self._clock(merged),
             failures=None if low.failures is None else str(low.failures),
         )
 

@@ -112,6 +112,9 @@ class Process(Operator):
             return self.processor.clock
         return "event" if given.event_time is not None else "processing"
 
+    def ticks(self, given: tuple[Schema, ...]) -> bool:
+        return self.clock(given[0]) == "processing"
+
     def outputs(self, given: tuple[Schema, ...], say: Say) -> dict[str, Schema]:
         stream = given[0]
         has_columns(self.by, stream, say, "by")

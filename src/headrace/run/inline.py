@@ -20,7 +20,7 @@ from headrace.run import session as sessions
 from headrace.run.failure import slow_start
 from headrace.run.flush import holds_windows, plan_flush
 from headrace.run.ledger import Ledger, entry
-from headrace.run.queries import has_watermark
+from headrace.run.queries import ending, has_watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,14 +50,15 @@ def drive(lowered: Lowered, checkpoint: Path, *, flush: bool = True, ledger: Led
         return
 
     def once(**trigger: Any) -> None:
-        (
-            lowered.trunk.writeStream.foreachBatch(write)
-            .outputMode(query.changes.value)
-            .option("checkpointLocation", str(checkpoint))
-            .trigger(**trigger)
-            .start()
-            .awaitTermination()
-        )
+        with ending(where.session, query, trigger):
+            started = (
+                lowered.trunk.writeStream.foreachBatch(write)
+                .outputMode(query.changes.value)
+                .option("checkpointLocation", str(checkpoint))
+                .trigger(**trigger)
+                .start()
+            )
+        started.awaitTermination()
 
     def run(**trigger: Any) -> None:
         for left in reversed(range(SLOW_STARTS)):

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
     from headrace.compile.where import Where
+
+
+EMPTY_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
 class Stopping:
@@ -140,14 +144,15 @@ def start_query(
             raise
 
     def begin(trigger: dict[str, Any]) -> StreamingQuery:
-        return (
-            trunk.writeStream.foreachBatch(write)
-            .queryName(query.name)
-            .outputMode(query.changes.value)
-            .option("checkpointLocation", str(checkpoint))
-            .trigger(**trigger)
-            .start()
-        )
+        with ending(where.session, query, trigger):
+            return (
+                trunk.writeStream.foreachBatch(write)
+                .queryName(query.name)
+                .outputMode(query.changes.value)
+                .option("checkpointLocation", str(checkpoint))
+                .trigger(**trigger)
+                .start()
+            )
 
     trigger: dict[str, Any] = {"availableNow": True} if until_done else {"processingTime": _pause(query)}
     return Running(
@@ -159,6 +164,24 @@ def start_query(
         error=errors,
         spark=begin(trigger),
     )
+
+
+@contextmanager
+def ending(session: SparkSession, query: Query, trigger: Mapping[str, Any]) -> Iterator[None]:
+    """Within it a query is started that is to end with its input.
+
+    Where something may come due by the clock Spark would ask for another batch for ever. A query keeps the settings it
+    is started with.
+    """
+    if not query.ticks or "availableNow" not in trigger:
+        yield
+        return
+    before = session.conf.get(EMPTY_BATCHES, "true") or "true"
+    session.conf.set(EMPTY_BATCHES, "false")
+    try:
+        yield
+    finally:
+        session.conf.set(EMPTY_BATCHES, before)
 
 
 def noting(home: Home) -> Callable[[dict[str, Any]], None]:
