@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from headrace.observe import events
@@ -47,9 +48,25 @@ def test_windows_are_given_though_one_source_never_speaks_and_the_other_falls_si
         (tmp_path / folder).mkdir()
     (tmp_path / "headrace.toml").write_text('[spark]\nmaster = "local[2]"\n')
     (tmp_path / "silent.yaml").write_text(FLOW)
-    rows = [{"k": "a", "at": f"2026-01-01T00:00:{s:02d}Z"} for s in (1, 2, 11, 19)]
-    (tmp_path / "busy" / "0.json").write_text("\n".join(map(json.dumps, rows)))
     home = home_of(tmp_path / ".headrace", "silent")
+    spoken: list[str] = []
+
+    def speak() -> None:
+        at = (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=10 * len(spoken))).isoformat()
+        draft = tmp_path / "busy" / f".{len(spoken)}"
+        draft.write_text(json.dumps({"k": "a", "at": at}))
+        draft.rename(tmp_path / "busy" / f"{len(spoken)}.json")
+        spoken.append(at[:19])
+
+    def told(event: str) -> list[datetime]:
+        found = events.read(home.events) if home.events.exists() else ()
+        return [datetime.fromisoformat(e["at"]) for e in found if e["event"] == event]
+
+    def busy() -> bool:
+        """Whether time was moved twice while one of them goes on to speak."""
+        if told("started"):
+            speak()
+        return len(told("idle")) >= 2
 
     def answers() -> list[tuple[str, int]]:
         if not (tmp_path / "out.db").exists():
@@ -57,7 +74,8 @@ def test_windows_are_given_though_one_source_never_speaks_and_the_other_falls_si
         with closing(sqlite3.connect(tmp_path / "out.db")) as database:
             if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'tens'").fetchall():
                 return []
-            return sorted((str(start)[17:19], n) for start, n in database.execute("SELECT window_start, n FROM tens"))
+            found = database.execute("SELECT window_start, n FROM tens")
+            return sorted((str(start)[:19].replace(" ", "T"), n) for start, n in found)
 
     run = subprocess.Popen(
         [sys.executable, "-m", "headrace.cli.main", "run", "silent.yaml"],
@@ -68,12 +86,15 @@ def test_windows_are_given_though_one_source_never_speaks_and_the_other_falls_si
         start_new_session=True,
     )
     try:
-        eventually(lambda: answers() == [("00", 2), ("10", 2)], 240, every=0.5, diagnose=lambda: tail(home.log))
-        assert [e for e in events.read(home.events) if e["event"] == "idle"], "time was moved on by us"
-        assert not [e for e in events.read(home.events) if e["event"] == "failed"]
+        eventually(busy, 240, every=0.1, diagnose=lambda: tail(home.log))
+        first, second, *_ = told("idle")
+        assert second - first >= timedelta(seconds=3.5), "the second time after twice the silence, whatever others say"
+        eventually(lambda: answers() == [(at, 1) for at in spoken], 240, every=0.5, diagnose=lambda: tail(home.log))
+        assert not told("failed")
         status = [sys.executable, "-m", "headrace.cli.main", "status", "silent", "--json"]
         said = json.loads(subprocess.run(status, cwd=tmp_path, capture_output=True, check=True, text=True).stdout)
-        assert said["progress"]["watermarks"] == {"busy": "2026-01-01T00:00:14.000Z"}, "the newest, less its delay"
+        newest = datetime.fromisoformat(spoken[-1]) - timedelta(seconds=5)
+        assert said["progress"]["watermarks"] == {"busy": f"{newest.isoformat()}.000Z"}, "the newest, less its delay"
     finally:
         run.send_signal(signal.SIGINT)
         run.wait(120)

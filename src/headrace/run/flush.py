@@ -50,15 +50,16 @@ def plan_flush(checkpoint: Path) -> int | None:
     return done + 1
 
 
-def plan_watermark(checkpoint: Path, milliseconds: int) -> int | None:
-    """Plans a batch without new records that brings the watermark up to a time; its number.
+def plan_watermark(checkpoint: Path, milliseconds: int, *, refused: bool = False) -> int | None:
+    """Plans a batch that brings the watermark up to a time; its number.
 
-    None if the watermark is there already, or a batch is planned that must run first.
+    It has no new records, unless a batch is planned that was `refused` before anything of it was done: then it is that
+    one. None if the watermark is there already, or a batch is planned that must run first.
     """
     done, begun = last_committed(checkpoint), last_planned(checkpoint)
-    if done is None or begun != done:
+    if done is None or begun is None or (begun != done and not refused):
         return None
-    entry = planned(checkpoint, done)
+    entry = planned(checkpoint, begun)
     if entry.metadata.get("batchWatermarkMs", 0) >= milliseconds:
         return None
     _write_new(checkpoint / "offsets" / str(done + 1), entry.at_watermark(milliseconds).render())

@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,6 +66,8 @@ class Running:
     stopping: Stopping
     error: list[BaseException] = field(default_factory=list)
     """What the batch function raised, before Java turned it into text."""
+    held: threading.Event = field(default_factory=threading.Event)
+    """Set where the next batch is not to be begun."""
     spark: StreamingQuery
 
     @property
@@ -85,16 +87,33 @@ class Running:
             spark=self.begin({"once": True}),
         )
 
+    def hold(self, within: float) -> bool:
+        """Ends the query to go on soon; whether that was before anything of the batch was done that is planned, if any.
+
+        A query with more to do than time has no moment between two batches to be stopped in: its next batch is refused.
+        """
+        self.held.set()
+        self.stop(within)
+        with suppress(Exception):  # why it ended is said by `check`; here it is only waited for, until its name is free
+            self.spark.awaitTermination()
+        return self._refused
+
     def resume(self) -> None:
         """The same query started again to go on."""
+        self.held.clear()
+        self.error.clear()
         self.spark = self.begin(self.trigger)
+
+    @property
+    def _refused(self) -> bool:
+        return any(isinstance(e, BetweenBatchesError) for e in self.error)
 
     def check(self) -> None:
         """Raises what ended the query, unless it ended as it should."""
         if self.active:
             return
         said = self.spark.exception()
-        if said is None or any(isinstance(e, BetweenBatchesError) for e in self.error):
+        if said is None or self._refused:
             return
         error = self.error[0] if self.error else said
         error.headrace_query = self.query.name  # type: ignore[attr-defined]
@@ -121,6 +140,7 @@ def start_query(
     lowered = lower(plan, query, replace(told, journal=journal.path.resolve() if remote else None))
     trunk = lowered.trunk
     errors: list[BaseException] = []
+    held = threading.Event()
     order = leaves(trunk)
     if not remote:
         forget_unplanned(checkpoint, order)
@@ -130,7 +150,7 @@ def start_query(
 
     def write(frame: DataFrame, batch_id: int) -> None:
         try:
-            if stopping.asked:
+            if stopping.asked or held.is_set():
                 # The batch before this one is committed, and nothing of this one is written: a clean place to end.
                 # Returning instead would commit a batch whose rows nobody wrote.
                 raise BetweenBatchesError
@@ -162,6 +182,7 @@ def start_query(
         trigger=trigger,
         stopping=stopping,
         error=errors,
+        held=held,
         spark=begin(trigger),
     )
 
