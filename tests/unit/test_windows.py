@@ -30,7 +30,7 @@ steps:
     aggregate: {{by: k, {aggregate}}}
 {steps}
 sinks:
-  out: {{from: counted, sqlite: {{path: t.db, table: t, key: [k]}}}}
+  out: {{from: counted, console: {{}}}}
   rest: {{from: more, console: {{}}}}
 {sinks}
 """

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from headrace.check.rules import RULES, Checked
+from headrace.check.checked import Checked
+from headrace.check.rules import RULES
 from headrace.check.wires import Wires, wires
 from headrace.declare.load import declare
 from headrace.declare.parameters import Values

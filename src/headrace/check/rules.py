@@ -2,49 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 from headrace.catalogue import FORMATS, OPERATORS, SINKS
+from headrace.check.changing import keys_tell_rows_apart, what_changes_stays
+from headrace.check.checked import Checked, Rule
+from headrace.check.checked import problem as _problem
 from headrace.check.guarantees import strongest
 from headrace.check.real_time import SHORTEST, in_the_way
-from headrace.check.wires import Wires, ports_of, renewed
-from headrace.declare.draft import Claim
+from headrace.check.wires import ports_of, renewed
 from headrace.errors import Problem, nearest
 from headrace.goal import goal_of
 from headrace.model import DEAD_LETTER, OUT, Changes, Delivery, Flow, Part, Port, Sink, Source, Step
 from headrace.operators.base import Operator
 from headrace.options import show_duration
-
-
-@dataclass(frozen=True, kw_only=True)
-class Checked:
-    """What a rule may look at."""
-
-    flow: Flow
-    wires: Wires
-    broken: Mapping[str, tuple[Port, ...]]
-    """Parts that exist but could not be understood, and what they read; neither side is blamed."""
-    claims: tuple[Claim, ...] = ()
-    """What the author said about the times of inputs."""
-
-
-Rule = Callable[[Checked], Iterator[Problem]]
-
-
-def _problem(
-    part: Part, code: str, message: str, *option: str | int, hint: str = "", detail: str = "", warning: bool = False
-) -> Problem:
-    kind = type(part).__name__.lower()
-    return Problem(
-        code=code,
-        message=f'{kind} "{part.name}" {message}',
-        location=part.places.at(*option),
-        step=part.name,
-        hint=hint,
-        detail=detail,
-        warning=warning,
-    )
 
 
 def inputs_exist(checked: Checked) -> Iterator[Problem]:
@@ -473,6 +445,8 @@ RULES: tuple[Rule, ...] = (
     leads_somewhere,
     columns_fit,
     sinks_fit,
+    keys_tell_rows_apart,
+    what_changes_stays,
     tables_are_joined,
     windows_can_follow,
     sides_are_not_remembered,

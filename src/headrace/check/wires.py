@@ -15,6 +15,21 @@ from headrace.model import DEAD_LETTER, OUT, Changes, Delivery, Flow, Part, Port
 from headrace.model.types import BIGINT, INT, STRING, TIMESTAMP, UNKNOWN
 from headrace.operators.base import Operator
 from headrace.operators.letters import LETTERS
+from headrace.operators.windows import END, START
+
+ANSWER = ""
+"""Stands for what changes of a row, beside the names of what identifies it."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What tells the rows of a changing result apart, and what each column, by its name in lower case, has of it."""
+
+    parts: tuple[str, ...] = ()
+    columns: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+    def of(self, column: str) -> frozenset[str]:
+        return self.columns.get(column.lower(), frozenset())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +38,8 @@ class Wires:
 
     schemas: Mapping[Port, Schema]
     changes: Mapping[Port, Changes]
+    rows: Mapping[Port, Rows] = field(default_factory=dict)
+    """Of ports with new values for keys: what each column tells of a row."""
     problems: tuple[Problem, ...] = ()
 
     def given(self, part: Part) -> tuple[Schema, ...] | None:
@@ -36,6 +53,7 @@ class _Walk:
     flow: Flow
     schemas: dict[Port, Schema] = field(default_factory=dict)
     changes: dict[Port, Changes] = field(default_factory=dict)
+    rows: dict[Port, Rows] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
 
     def source(self, source: Source) -> None:
@@ -224,10 +242,29 @@ class _Walk:
             is_table = all(s.table for s in known) and operator.state(known) is None
             self.schemas[Port(step.name, port)] = replace(schema, table=is_table)
             self.changes[Port(step.name, port)] = Changes.APPEND if port in operator.sides() else changes
+            if changes is Changes.UPDATE and port not in operator.sides():
+                self.rows[Port(step.name, port)] = self.told(step, known, schema)
         main = [p for p in operator.ports() if p not in operator.sides()]
         self.expected(step, *(self.schemas[Port(step.name, p)] for p in main))
         if not self.schemas[Port(step.name, main[0])].table:
             self.letters(step)
+
+    def told(self, step: Step, given: tuple[Schema, ...], made: Schema) -> Rows:
+        """What each column of a changing result tells of its row."""
+        operator: Operator = step.options
+        above = [self.rows.get(port, Rows()) for port in step.inputs]
+        parts = dict.fromkeys(part for rows in above for part in rows.parts)
+        if operator.identifies():
+            names = {name.lower(): _part(name) for name in operator.identifies()}
+            parts = dict.fromkeys(names.values())
+            columns = {name: frozenset({names.get(name, ANSWER)}) for name in map(str.lower, made.names)}
+            return Rows(tuple(parts), columns)
+
+        def told(name: str) -> frozenset[str]:
+            read = zip(operator.needs(frozenset({name}), given), above, strict=True)
+            return frozenset(part for names, rows in read for n in names for part in rows.of(n))
+
+        return Rows(tuple(parts), {name.lower(): told(name) for name in made.names})
 
     def _right_count(self, step: Step) -> bool:
         wanted = OPERATORS[step.operator].inputs
@@ -253,6 +290,11 @@ class _Walk:
         )
 
 
+def _part(name: str) -> str:
+    """What a column tells of a row: both ends of a window tell the window."""
+    return START if name == END else name
+
+
 def _kind(part: Part) -> str:
     return part.operator if isinstance(part, Step) else part.connector
 
@@ -265,7 +307,7 @@ def wires(flow: Flow) -> Wires:
             walk.source(part)
         elif isinstance(part, Step):
             walk.step(part)
-    return Wires(schemas=walk.schemas, changes=walk.changes, problems=tuple(walk.problems))
+    return Wires(schemas=walk.schemas, changes=walk.changes, rows=walk.rows, problems=tuple(walk.problems))
 
 
 def renewed(flow: Flow, step: Step) -> tuple[str, ...]:

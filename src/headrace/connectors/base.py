@@ -228,6 +228,9 @@ class SinkConnector(Connector[O]):
     """Whether a write looks at every row of a batch in one action of Spark's; false: at some, as a screen does, or
     partition by partition, when Spark hands out what was counted before there is anything to count."""
 
+    keeps_all: ClassVar[bool] = False
+    """Whether values stay that newer ones follow, as in a log: only who takes it for a table sees the last alone."""
+
     def takes_updates(self) -> bool:
         """Whether new values for a key can replace old ones here, with these options."""
         return False

@@ -265,6 +265,7 @@ class KafkaSink(TransactionalSink[KafkaSinkOptions]):
     carries = "bytes"
     in_real_time = True
     default_format = "json"
+    keeps_all = True
 
     def takes_updates(self) -> bool:
         return self.options.key is not None

@@ -158,6 +158,10 @@ class Operator(Options, ABC):
         """The columns that identify a row of its output, where rows are new values for keys; else none."""
         return ()
 
+    def decides_by(self) -> frozenset[str]:
+        """The columns by whose values it decides whether a record leaves, how often and by which port."""
+        return frozenset()
+
     def balance(self) -> Balance:
         """What becomes of the records it takes, for the ledger."""
         return "each" if self.state(()) is None else "state"

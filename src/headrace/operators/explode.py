@@ -51,6 +51,9 @@ class Explode(Operator):
     def needs(self, wanted: frozenset[str], given: tuple[Schema, ...]) -> tuple[frozenset[str], ...]:
         return ((wanted - {self.as_}) | self.each.columns(),)
 
+    def decides_by(self) -> frozenset[str]:
+        return self.each.columns()
+
     def balance(self) -> Balance:
         return "others"
 

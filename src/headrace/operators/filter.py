@@ -37,6 +37,9 @@ class Filter(Operator):
     def needs(self, wanted: frozenset[str], given: tuple[Schema, ...]) -> tuple[frozenset[str], ...]:
         return (wanted | self.where.columns(),)
 
+    def decides_by(self) -> frozenset[str]:
+        return self.where.columns()
+
     def rejects(self) -> bool:
         return may_fail((self.where,))
 

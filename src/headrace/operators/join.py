@@ -148,6 +148,9 @@ class Join(Sides):
     def sets_time(self) -> bool:
         return self.within is not None
 
+    def decides_by(self) -> frozenset[str]:
+        return frozenset(a for a, _ in self.on) if self.kind == "inner" else frozenset()
+
     def balance(self) -> Balance:
         return "others" if self.within is None else "state"
 

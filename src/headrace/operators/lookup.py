@@ -145,6 +145,9 @@ class Lookup(Operator):
         cached = f"{self.cache.rows} keys for {show_duration(self.cache.age)}"
         return f"Python in Arrow batches: one question to the database for each; a worker remembers {cached}"
 
+    def decides_by(self) -> frozenset[str]:
+        return frozenset(first for first, _ in self.on) if self.kind == "inner" else frozenset()
+
     def balance(self) -> Balance:
         return "each" if self.kind == "left" else "others"
 

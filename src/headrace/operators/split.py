@@ -55,11 +55,14 @@ class Split(Operator):
             condition(where, given[0], say, "into", port)
         return dict.fromkeys(self.ports(), given[0])
 
+    def decides_by(self) -> frozenset[str]:
+        return frozenset().union(*(where.columns() for where in self.into.values()))
+
     def balance(self) -> Balance:
         return "some"
 
     def needs(self, wanted: frozenset[str], given: tuple[Schema, ...]) -> tuple[frozenset[str], ...]:
-        return (wanted.union(*(where.columns() for where in self.into.values())),)
+        return (wanted | self.decides_by(),)
 
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
         from pyspark.sql import functions as F
