@@ -165,3 +165,21 @@ def one_if_single(values: tuple[str, ...]) -> str | list[str]:
 
 Names = Annotated[tuple[str, ...], BeforeValidator(one_or_many), PlainSerializer(one_if_single)]
 """Column names; a single one need not be in a list."""
+
+
+_UTC = ("utc", "etc/utc", "gmt", "z")
+
+
+def refused_setting(name: str, value: str) -> tuple[str, str] | None:
+    """What is wrong with a setting of Spark, and what to do; None: nothing that we know.
+
+    >>> refused_setting("spark.sql.streaming.multipleWatermarkPolicy", "max")
+    >>> refused_setting("spark.sql.session.timeZone", "Europe/Berlin")[0]
+    'the time zone of a session is UTC, not "Europe/Berlin": days and windows are counted in it'
+    """
+    if name == "spark.sql.streaming.multipleWatermarkPolicy" and value.lower() not in ("min", "max"):
+        return f'{name} is min or max, not "{value}"', "min: the slowest source leads; max: the fastest"
+    if name == "spark.sql.session.timeZone" and value.lower() not in _UTC:
+        message = f'the time zone of a session is UTC, not "{value}": days and windows are counted in it'
+        return message, "give a window a `zone`, or use from_utc_timestamp(…) in a column"
+    return None

@@ -20,7 +20,7 @@ from headrace.errors import EndpointError, FlowError, Problem, nearest
 from headrace.kafka_settings import ClientSettings
 from headrace.log import state
 from headrace.model import Location
-from headrace.options import Options, Secret, refuse
+from headrace.options import Options, Secret, refuse, refused_setting
 
 FILE = "headrace.toml"
 Security = Literal["plaintext", "tls", "sasl-plaintext", "sasl-tls"]
@@ -53,6 +53,13 @@ class SparkSettings(Options):
 
     master: str | None = Field(None, description="The cluster.", examples=["local[4]", "spark://host:7077"])
     settings: dict[str, str] = Field(default_factory=dict, description="Spark's own settings, by their full names.")
+
+    @model_validator(mode="after")
+    def _allowed(self) -> SparkSettings:
+        for name, value in self.settings.items():
+            if wrong := refused_setting(name, value):
+                raise refuse("bad-option", *wrong)
+        return self
 
 
 class JavaSettings(Options):

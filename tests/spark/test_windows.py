@@ -95,6 +95,32 @@ def test_a_session_ends_when_nothing_follows_within_the_gap(mode: str, spark: Sp
     agree(found, "everyone", rows, flow)
 
 
+LIMITED = {
+    "hopping": ("aggregate: {by: k, window: {hopping: 10 s, every: 5 s}, compute: {n: count(*)}}", [1] * 8),
+    "session": ("aggregate: {by: k, window: {session: 15 s}, compute: {n: count(*)}}", [2, 1, 1]),
+    "count": ("aggregate: {by: k, window: {count: 2}, compute: {n: count(*)}}", [2, 2]),
+    "changes": ("aggregate: {by: k, window: {tumbling: 10 s}, emit: changes, compute: {n: count(*)}}", [1, 1, 1, 1]),
+}
+
+
+@pytest.mark.parametrize("kind", LIMITED)
+def test_what_follows_a_limit_knows_the_time(kind: str, spark: SparkSession) -> None:
+    step, counts = LIMITED[kind]
+    flow = flow_of(f"  first: {{from: rows, limit: {{rows: 2, by: k}}}}\n  last: {{from: first, {step}}}", "last")
+    batches = [[at(1), at(12), at(3, k="b")], [at(13), at(50, k="b")], [at(200), at(5, k="b")]]
+    rows = run(flow, batches, spark)["out"]
+    assert sorted(row["n"] for row in rows) == sorted(counts), rows
+
+
+def test_the_first_records_of_a_key_can_be_joined_with_others_near_in_time(spark: SparkSession) -> None:
+    steps = """
+  first: {from: rows, limit: {rows: 1, by: k}}
+  both: {from: [first, rows], join: {on: k, within: 15 s, prefix: b_, kind: left}}"""
+    flow = flow_of(steps, "both")
+    rows = run(flow, [[at(1), at(12), at(3, k="b")], [at(13), at(50, k="b")], [at(200)]], spark)["out"]
+    assert sorted((r["k"], r["b_at"].second) for r in rows) == [("a", 1), ("a", 12), ("a", 13), ("b", 3)]
+
+
 ROLL_UP = """
   seconds: {from: rows, aggregate: {by: k, window: {tumbling: 10 s}, compute: {n: count(*)}}}
   some: {from: seconds, filter: n > 0}
@@ -356,6 +382,15 @@ def test_a_number_is_read_as_the_time_it_counts(spark: SparkSession) -> None:
     moments = [1772366400000, 1772366409999, 1772366430000]
     found = windows("BIGINT", time, [[f'{{"k": "a", "at": {at}}}' for at in moments]], spark)
     assert found == {("a", "12:00:00"): 2}
+
+
+@pytest.mark.parametrize(("bound", "counted"), [("", 1), (', before: "2100-01-01T00:00:00Z"', 3)])
+def test_only_a_bound_keeps_one_time_from_making_all_others_late(bound: str, counted: int, spark: SparkSession) -> None:
+    steps = "  tens: {from: rows, aggregate: {window: {tumbling: 10 s}, compute: {n: count(*)}}}"
+    flow = flow_of(steps, "tens", f"{{column: at, watermark: 10 s{bound}}}")
+    future = {"k": "a", "x": 1, "at": "2999-01-01T00:00:00Z"}
+    found = run(flow, [[at(1), future], [at(2)], [at(3)]], spark)["out"]
+    assert {r["window_start"].year: r["n"] for r in found} | {2999: 1} == {2026: counted, 2999: 1}
 
 
 def test_processing_time_is_when_the_batch_was_planned(spark: SparkSession) -> None:

@@ -131,7 +131,7 @@ def test_the_store_is_chosen_by_the_flow_and_python_state_needs_rocksdb() -> Non
     assert plan(stored("memory").build()).spark[name].endswith("HDFSBackedStateStoreProvider")
     assert "state: memory, asked for" in text(plan(stored("memory").build()))
     assert problems(stored("memory")) == []
-    assert "handles its state in Python, which cannot be held in memory" in problems(stored("memory", True))[0]
+    assert "handles its state in Python, which cannot be done in memory" in problems(stored("memory", True))[0]
     assert "state cannot be held in 'memry'" in problems(stored("memry"))[0]
 
     built = stored("memory").build()

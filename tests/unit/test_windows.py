@@ -9,7 +9,8 @@ from headrace.compile.explain import text as explained
 from headrace.compile.planner import plan
 from headrace.declare import flowfile
 from headrace.declare.resolve import resolve
-from headrace.errors import Problem
+from headrace.errors import FlowError, Problem
+from headrace.model import Mode
 
 FLOW = """\
 flow: windows
@@ -33,12 +34,23 @@ sinks:
   out: {{from: counted, console: {{}}}}
   rest: {{from: more, console: {{}}}}
 {sinks}
+spark: {{{spark}}}
+state: {state}
 """
 TUMBLING = "window: {tumbling: 10 s}, compute: {n: count(*)}"
 
 
-def text_of(aggregate: str = TUMBLING, time: str = "at", more: str = "at", steps: str = "", sinks: str = "") -> str:
-    return FLOW.format(aggregate=aggregate, time=time, more=more, steps=steps, sinks=sinks)
+def text_of(**said: str) -> str:
+    usual = {
+        "aggregate": TUMBLING,
+        "time": "at",
+        "more": "at",
+        "steps": "",
+        "sinks": "",
+        "spark": "",
+        "state": "rocksdb",
+    }
+    return FLOW.format(**{**usual, **said})
 
 
 def problems(**said: str) -> list[Problem]:
@@ -66,6 +78,20 @@ def test_a_source_may_tell_its_time_in_these_ways(time: str) -> None:
         ({"time": "{column: text}"}, "type-mismatch", 'must be TIMESTAMP, but "text" is string'),
         ({"time": "{column: x, format: yyyy}"}, "type-mismatch", 'must be TIMESTAMP, but "x" is bigint'),
         ({"time": "{column: text, format: YYYY-MM-dd}"}, "bad-option", 'has letter "Y"'),
+        ({"time": "{column: text, format: E dd.MM.yyyy}"}, "bad-option", 'letter "E", by which no time is read'),
+        ({"time": "{column: text, format: yyyy-QQ}"}, "bad-option", 'letter "Q", by which no time is read'),
+        ({"time": "{column: text, format: yyyy-MM-ddd}"}, "bad-option", '"ddd", one letter too many'),
+        ({"time": '{column: text, format: "yyyy \'T"}'}, "bad-option", 'has letter "T"'),
+        ({"spark": "spark.sql.streaming.multipleWatermarkPolicy: slowest"}, "bad-option", 'min or max, not "slowest"'),
+        ({"spark": "spark.sql.session.timeZone: Europe/Berlin"}, "bad-option", 'is UTC, not "Europe/Berlin"'),
+        *(
+            (
+                {"aggregate": f"window: {window}, compute: {{n: count(*)}}", "state": "memory"},
+                "unsupported",
+                "keeps records in their order, which cannot be done in memory",
+            )
+            for window in ("{count: 3}", "{sliding: 5 s}", "{session: 5 s, at_most: 1 minute}")
+        ),
         ({"time": "{watermark: 5 s}"}, "missing-option", 'event time needs "column"'),
         ({"time": "{kind: processing, ahead: 5 s}"}, "bad-option", 'processing time takes no "ahead"'),
         ({"more": "ingestion"}, "unsupported", "does not know when a record arrived"),
@@ -187,3 +213,38 @@ def test_explain_tells_what_is_done_with_time() -> None:
         "Python looks for late records in Arrow batches",
     ):
         assert words in shown
+    stands = explained(plan(check(resolve(flowfile.read(text_of(time="processing")))).flow))
+    assert "it stands still while no record comes, and the last windows stay open: `idle` ends that" in stands
+    assert "no bound on times in the future" in stands, "of the files"
+    assert stands.count("runs as  native\n") == 1, "said of each step"
+
+
+def test_distinct_values_are_counted_in_batches_only() -> None:
+    counted = "compute: {n: 1 + count(DISTINCT x), total: sum(x)}"
+    found = check(resolve(flowfile.read(text_of(aggregate=f"window: {{tumbling: 5 s}}, {counted}"), "flow.yaml")))
+    assert [(p.code, p.warning, p.step) for p in found.problems] == [("unsupported", True, "counted")]
+    assert "approx_count_distinct" in found.problems[0].hint
+    assert plan(found.flow, mode=Mode.BATCH).mode is Mode.BATCH
+    with pytest.raises(FlowError, match="which Spark does in batches only"):
+        plan(found.flow)
+    assert problems(aggregate=f"window: {{count: 5}}, {counted}") == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "words"),
+    [
+        ("before: {from: rows, aggregate: {by: k, window: {count: 3}, compute: {n: count(*)}}}", "end in no order"),
+        ("before: {from: rows, aggregate: {by: k, window: {sliding: 3 s}, compute: {n: sum(x)}}}", "end in no order"),
+        ("before: {from: [rows, more], join: {on: k, within: 3 s, kind: full, prefix: b_}}", "use left or right"),
+        ("before: {from: rows, select: [k, x]}", 'keep its column "at"'),
+        ("before: {from: rows, map: {python: 'math:floor', returns: 'k STRING'}}", 'keep its column "at"'),
+        ("other: {from: more, rename: {at: then}}\n  before: {from: [rows, other], union: {}}", "have one name"),
+    ],
+)
+def test_a_window_without_a_time_names_the_step_that_lost_it(steps: str, words: str) -> None:
+    behind = "  after: {from: before, aggregate: {window: {tumbling: 10 s}, compute: {m: count(*)}}}"
+    found = problems(steps=f"  {steps}\n{behind}", sinks="  last: {from: after, console: {}}")
+    hints = [p.hint for p in found if p.code == "no-watermark"]
+    assert len(hints) == 1
+    assert 'step "before" gives records without their event time' in hints[0]
+    assert words in hints[0]

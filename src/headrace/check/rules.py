@@ -11,12 +11,13 @@ from headrace.check.checked import Checked, Rule
 from headrace.check.checked import problem as _problem
 from headrace.check.guarantees import strongest
 from headrace.check.real_time import SHORTEST, in_the_way
+from headrace.check.streaming import only_in_batches
 from headrace.check.wires import ports_of, renewed
 from headrace.errors import Problem, nearest
 from headrace.goal import goal_of
 from headrace.model import DEAD_LETTER, OUT, Changes, Delivery, Flow, Part, Port, Sink, Source, Step
 from headrace.operators.base import Operator
-from headrace.options import show_duration
+from headrace.options import refused_setting, show_duration
 
 
 def inputs_exist(checked: Checked) -> Iterator[Problem]:
@@ -391,17 +392,33 @@ def _remembers(step: Step, checked: Checked) -> bool:
     return bool(given) and step.options.state(given) is not None
 
 
+def streams_can_do_it(checked: Checked) -> Iterator[Problem]:
+    """What runs in batches only is named; it is refused when a stream of it is started."""
+    yield from (replace(found, warning=True) for found in only_in_batches(checked.flow))
+
+
+def settings_are_allowed(checked: Checked) -> Iterator[Problem]:
+    """No setting of Spark's makes answers wrong."""
+    flow = checked.flow
+    for name, value in flow.spark:
+        if wrong := refused_setting(name, value):
+            message, hint = wrong
+            location = flow.places.at("spark", name)
+            yield Problem(code="bad-option", message=message, location=location, hint=hint)
+
+
 def store_fits(checked: Checked) -> Iterator[Problem]:
-    """State that is handled in Python is held in RocksDB."""
+    """State that Spark does not handle itself is held in RocksDB."""
     flow = checked.flow
     if flow.state != "memory":
         return
     for step in flow.steps:
-        if step.options.python_state:
+        if step.options.in_rocksdb_only():
+            why = "handles its state in Python" if step.options.python_state else "keeps records in their order"
             yield _problem(
                 step,
                 "unsupported",
-                f"({step.operator}) handles its state in Python, which cannot be held in memory",
+                f"({step.operator}) {why}, which cannot be done in memory",
                 step.operator,
                 detail="Spark offers this kind of state on RocksDB only",
                 hint="write `state: rocksdb`, or leave it out",
@@ -453,6 +470,8 @@ RULES: tuple[Rule, ...] = (
     late_records_can_be_told,
     letters_can_be_found,
     guarantees_hold,
+    streams_can_do_it,
+    settings_are_allowed,
     store_fits,
     state_is_bounded,
     times_are_those,

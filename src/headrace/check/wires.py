@@ -13,7 +13,7 @@ from headrace.connectors.time import PROCESSING
 from headrace.errors import Problem, nearest
 from headrace.model import DEAD_LETTER, OUT, Changes, Delivery, Flow, Part, Port, Schema, Source, Step
 from headrace.model.types import BIGINT, INT, STRING, TIMESTAMP, UNKNOWN
-from headrace.operators.base import Operator
+from headrace.operators.base import WITHOUT_TIME, Operator
 from headrace.operators.letters import LETTERS
 from headrace.operators.windows import END, START
 
@@ -231,7 +231,7 @@ class _Walk:
                 f'step "{step.name}": {message}',
                 step.operator,
                 *option,
-                hint=hint,
+                hint=hint.replace(WITHOUT_TIME, self.with_time(step)) if WITHOUT_TIME in hint else hint,
                 detail=detail,
                 at=at,
                 warning=warning,
@@ -248,6 +248,17 @@ class _Walk:
         self.expected(step, *(self.schemas[Port(step.name, p)] for p in main))
         if not self.schemas[Port(step.name, main[0])].table:
             self.letters(step)
+
+    def with_time(self, step: Step) -> str:
+        """What to do about records without an event time: at the step that lost it, else at the source."""
+        for name in reversed(self.flow.upstream(step.name)):
+            part = self.flow[name]
+            given = [self.schemas[port] for port in part.inputs if port in self.schemas]
+            times = [schema.event_time for schema in given if schema.event_time]
+            if isinstance(part, Step) and times and (made := self.schemas.get(Port(name))) and not made.event_time:
+                instead = part.options.time_instead() or f'keep its column "{times[0]}"'
+                return f'step "{name}" gives records without their event time: {instead}'
+        return WITHOUT_TIME
 
     def told(self, step: Step, given: tuple[Schema, ...], made: Schema) -> Rows:
         """What each column of a changing result tells of its row."""

@@ -179,7 +179,7 @@ def text(plan: Plan) -> str:
             lines.append(f"      table    {step['table']}")
         if step.get("ports"):
             lines.append(f"      ports    {', '.join(step['ports'])}")
-        if step.get("how", "native") != "native":
+        if step.get("how"):
             lines.append(f"      runs as  {step['how']}")
         if step.get("rejects"):
             lines += _bad(step["rejects"])

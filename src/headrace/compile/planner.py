@@ -10,6 +10,7 @@ from typing import Any
 from headrace.catalogue import FORMATS, SINKS
 from headrace.check.guarantees import Promise, promise
 from headrace.check.real_time import aside, late_from
+from headrace.check.streaming import only_in_batches
 from headrace.check.wires import Wires, renewed, wires
 from headrace.compile import goal as goals
 from headrace.compile.plan import Choice, Plan, Query
@@ -42,6 +43,8 @@ def plan(
     if errors:
         raise FlowError(*errors)
     way = goals.way(flow, found, mode, until_done=until_done)
+    if way.mode is not Mode.BATCH and (refused := tuple(only_in_batches(flow))):
+        raise FlowError(*refused)
     real_time = way.mode is Mode.REAL_TIME
     made = real_time_queries(flow, found) if real_time else queries(flow, found)
     stateful = [s.name for s in flow.steps if remembers(s)]

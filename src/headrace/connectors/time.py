@@ -20,7 +20,13 @@ ARRIVAL = "_headrace_arrival"
 """The column a source adds for us when it is asked when its records arrived."""
 AHEAD = timedelta(hours=1)
 EPOCH = {"epoch-seconds": 1_000_000, "epoch-milliseconds": 1000, "epoch-microseconds": 1}
-_PATTERN_LETTERS = frozenset("GyMLdEFaHhKkmsSVzOXxZQqD")
+_LETTERS = {
+    **dict.fromkeys("dHhKkms", (1, 2)),
+    **dict.fromkeys("GMLz", range(1, 5)),
+    **dict.fromkeys("XxZ", range(1, 6)),
+    **{"y": range(1, 7), "D": range(1, 4), "a": (1,), "S": range(1, 10), "V": (2,), "O": (1, 4)},
+}
+"""The letters of a pattern by which Spark reads a time, and how often each may stand; it writes by more of them."""
 
 
 class Time(Options):
@@ -80,16 +86,12 @@ class Time(Options):
                 raise refuse(
                     "bad-option", f'{self.kind} time takes no "{unfit[0]}"', "only watermark and idle go with it"
                 )
-        if self.format is not None and self.format not in EPOCH:
-            letters = set(re.findall("[A-Za-z]", re.sub(r"'[^']*'", "", self.format)))
-            wrong = sorted(letters - _PATTERN_LETTERS)
-            if wrong or not letters:
-                what = f'letter "{wrong[0]}"' if wrong else "no letter"
-                raise refuse(
-                    "bad-option",
-                    f'the time format "{self.format}" has {what} that means a time',
-                    "write a pattern such as \"yyyy-MM-dd HH:mm:ss\", other text in 'quotes', or epoch-milliseconds",
-                )
+        if self.format is not None and self.format not in EPOCH and (said := _unread(self.format)):
+            raise refuse(
+                "bad-option",
+                f'the time format "{self.format}" has {said}',
+                "write a pattern such as \"yyyy-MM-dd HH:mm:ss\", other text in 'quotes', or epoch-milliseconds",
+            )
         return self
 
     @property
@@ -128,4 +130,26 @@ class Time(Options):
             said.append("no bound on times in the future")
         if self.idle is not None:
             said.append(f"silent for {show_duration(self.idle)}, it holds nothing back")
+        elif self.kind == "processing":
+            said.append("it stands still while no record comes, and the last windows stay open: `idle` ends that")
         return "; ".join(said)
+
+
+def _unread(pattern: str) -> str:
+    """What of a pattern no time can be read by; empty: nothing.
+
+    >>> _unread("yyyy-MM-dd'T'HH:mm"), _unread("E dd.MM.yyyy"), _unread("yyyy-MMM-ddd")
+    ('', 'letter "E", by which no time is read', '"ddd", one letter too many')
+    """
+    bare = re.sub(r"'[^']*'", "", pattern)
+    runs = [found[0] for found in re.finditer(r"([A-Za-z])\1*", bare)]
+    for run in runs:
+        if run[0] not in _LETTERS:
+            return f'letter "{run[0]}", by which no time is read'
+        if len(run) not in _LETTERS[run[0]]:
+            many = "one letter too many" if len(run) > max(_LETTERS[run[0]]) else "which Spark does not read"
+            return f'"{run}", {many}'
+    odd = next((c for c in bare if c in "'{}#"), "")
+    if odd or not runs:
+        return "a quote that is not closed" if odd == "'" else f'"{odd}", which means nothing' if odd else "no letter"
+    return ""

@@ -239,6 +239,9 @@ class Aggregate(Operator):
             return State(what="one row", bound="there is only one row")
         return State(what=f"one row per {keys}", bound=None)
 
+    def in_rocksdb_only(self) -> bool:
+        return self.window is not None and self.window.fold() is not None
+
     def layout(self) -> str:
         if self.window is None:
             return ""
@@ -282,6 +285,14 @@ class Aggregate(Operator):
 
     def sets_time(self) -> bool:
         return self.window is not None
+
+    def time_instead(self) -> str:
+        if self.emission == "changes":
+            return "give each of its windows once (`window: …`, `emit: final`)"
+        return (
+            "its windows are of records, and end in no order; use a tumbling, hopping or session window there, "
+            "or write them to a topic and read it with a `time`"
+        )
 
     def drops_late(self) -> bool:
         return self.window is not None

@@ -1,8 +1,8 @@
 """Aggregates over an array of records instead of over many rows, in Spark's own functions.
 
-For windows whose records Python keeps: it hands over the values of a key's records as arrays and says which part of
-them each window is, and the answers are still computed by Spark. An aggregate's arguments become columns of the
-records before, and what stands around it is computed from the answers behind.
+For windows whose records are kept in order, in Java (`headrace.InOrder`): it hands over the values of a key's records
+as arrays and says which part of them each window is, and the answers are still computed by Spark. An aggregate's
+arguments become columns of the records before, and what stands around it is computed from the answers behind.
 """
 
 from __future__ import annotations

@@ -132,7 +132,11 @@ class Operator(Options, ABC):
     """How many streams it takes; None: one or more."""
     example: ClassVar[str]
     python_state: ClassVar[bool] = False
-    """Whether its state is handled in Python, which Spark offers on RocksDB only."""
+    """Whether its state is handled in Python."""
+
+    def in_rocksdb_only(self) -> bool:
+        """Whether its state is of the kind that Spark holds in RocksDB only, not in memory."""
+        return self.python_state
 
     def ports(self) -> tuple[str, ...]:
         """The names of its outputs."""
@@ -209,6 +213,10 @@ class Operator(Options, ABC):
     def looks_outside(self) -> bool:
         """Whether it asks another system, which may answer otherwise when a batch is repeated."""
         return False
+
+    def time_instead(self) -> str:
+        """What to do where what leaves has no event time though its input has; empty: keep the column."""
+        return ""
 
     def drops_late(self) -> bool:
         """Whether it drops records that come too late, and by a rule that can be applied to a batch; see `MARK`."""

@@ -145,6 +145,9 @@ class Join(Sides):
     def holds_time_back(self) -> bool:
         return self.within is not None
 
+    def time_instead(self) -> str:
+        return "in a full join either may be null; use left or right, or write it to a topic and read it with a `time`"
+
     def sets_time(self) -> bool:
         return self.within is not None
 

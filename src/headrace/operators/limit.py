@@ -9,6 +9,7 @@ from pydantic import Field
 from headrace.model import Schema
 from headrace.operators.base import Lowering, Operator, Say, State, operator
 from headrace.operators.columns import has_columns
+from headrace.operators.windows import marked_again
 from headrace.options import Names
 
 if TYPE_CHECKING:
@@ -62,7 +63,8 @@ class Limit(Operator):
                     timeMode="None",
                 )
             )
-            return {"out": counted}
+            time = given.event_time
+            return {"out": marked_again(counted, time, frames[0]) if time is not None else counted}
         first = Window.partitionBy(*self.by).orderBy("_headrace_arrival")
         numbered = frames[0].withColumn("_headrace_arrival", F.monotonically_increasing_id())
         numbered = numbered.withColumn("_headrace_number", F.row_number().over(first))

@@ -35,6 +35,9 @@ class Union(Operator):
     def needs(self, wanted: frozenset[str], given: tuple[Schema, ...]) -> tuple[frozenset[str], ...]:
         return tuple(wanted for _ in given)
 
+    def time_instead(self) -> str:
+        return "let the event time of all its inputs have one name"
+
     def lower(self, frames: tuple[DataFrame, ...], low: Lowering) -> dict[str, DataFrame]:
         return {"out": reduce(lambda a, b: a.unionByName(b, allowMissingColumns=bool(low.carried)), frames)}
 
