@@ -44,9 +44,11 @@ SOURCES: Catalogue[type[SourceConnector[Any]]] = Catalogue(
     files="files:FilesSource",
     generator="generator:GeneratorSource",
     kafka="kafka:KafkaSource",
+    postgresql="relations:PostgresqlSource",
     rate="rate:RateSource",
     socket="socket:SocketSource",
     spout="spout:SpoutSource",
+    sqlite="relations:SqliteSource",
     values="values:ValuesSource",
 )
 SINKS: Catalogue[type[SinkConnector[Any]]] = Catalogue(

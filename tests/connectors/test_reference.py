@@ -180,16 +180,23 @@ FED = {
     "files": [{"id": 1, "amount": "2.50"}],
     "generator": None,
     "kafka": [{"id": 1, "amount": "2.50", "at": "2026-01-01T00:00:00Z"}],
+    "postgresql": [{"id": 1, "name": "Ann"}],
     "rate": None,
     "socket": [{"value": "to be"}],
     "spout": None,
+    "sqlite": [{"id": 7, "name": "tea", "weight": 0.5}],
     "values": [{"user": "ann", "amount": "3.50"}, {"user": "bob", "amount": "4"}],
 }
 """The records each source gives; none for those that make their own."""
 
 
 @pytest.fixture
-def fed(folder: Path, broker: str) -> Iterator[None]:
+def fed(folder: Path, broker: str, postgresql: str) -> Iterator[None]:
+    import psycopg
+
+    with psycopg.connect(postgresql) as database:
+        database.execute("CREATE TABLE customers (id BIGINT, name TEXT)")
+        database.execute("INSERT INTO customers VALUES (1, 'Ann'), (2, 'Bob')")
     (folder / "data" / "orders").mkdir()
     (folder / "data" / "orders" / "one.json").write_text('{"id": 1, "amount": 2.50}\n')
     send(broker, "orders", [b'{"id": 1, "amount": 2.50, "at": "2026-01-01T00:00:00Z"}'])

@@ -113,6 +113,10 @@ def example_around(kind: str, name: str) -> str:
     """The flow file that an example stands in: what it reads from before it, what reads from it behind it."""
     example: str = KINDS[kind][name].example
     entry = example.partition(":")[0]
+    if kind == "source" and KINDS[kind][name].only_table:
+        stream = f"  rows:\n    values: [{{id: 1}}, {{id: 7}}]\n    schema: id BIGINT\n{indent(example, '  ')}\n"
+        joined = f"  joined:\n    from: [rows, {entry}]\n    join: {{on: id}}\n"
+        return f"flow: x\nsources:\n{stream}steps:\n{joined}sinks:\n  end:\n    from: joined\n    console: {{}}\n"
     if kind == "source":
         return f"flow: x\nsources:\n{indent(example, '  ')}\nsinks:\n  end:\n    from: {entry}\n    console: {{}}\n"
     if kind == "format":

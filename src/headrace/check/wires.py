@@ -67,6 +67,12 @@ class _Walk:
             self.say(source, fault.code, message, source.connector, *fault.option, hint=fault.hint)
         self.schemas[port] = self.as_table(source, schema) if source.table else self.timed(source, schema)
         self.expected(source, self.schemas[port])
+        if source.table is None and SOURCES[source.connector].only_table:
+            message = (
+                f'source "{source.name}" ({source.connector}) is read as a table only: it does not tell what is new'
+            )
+            hint = "add `table: true` or `table: {refresh: 1 minute}`, and join a stream with it"
+            self.say(source, "unsupported", message, source.connector, hint=hint)
         if source.table is None:
             self.letters(source)
 

@@ -182,6 +182,9 @@ class SourceConnector(Connector[O]):
     arrival: ClassVar[str | None] = None
     """The name of the column that tells when a record reached the log; None: the source does not know."""
 
+    only_table: ClassVar[bool] = False
+    """Whether it is read as a table only: all it holds at a moment, since it does not tell what is new."""
+
     def columns(self) -> Schema | None:
         """The columns this connector always gives; None if the author must state them (`schema:`)."""
         return None
