@@ -59,7 +59,7 @@ def culprit(lowered: Lowered, batch: int) -> Culprit | None:
     at, (first, *others) = step.places.location, step.inputs
     if others:
         return Culprit(step=step.name, location=at)
-    rows = all_of_it.frame(first, marked=False)
+    rows = all_of_it.frame(first)
     return Culprit(step=step.name, location=at, record=_record(rows, lambda some: _fails(given({first: some}), step)))
 
 
@@ -81,7 +81,7 @@ def _fails(branch: Branch, step: Step) -> bool:
     try:
         for port in step.options.ports():
             if port not in sides:
-                branch.frame(Port(step.name, port), marked=False).write.format("noop").mode("overwrite").save()
+                branch.frame(Port(step.name, port)).write.format("noop").mode("overwrite").save()
     except Exception as error:
         if tells_of_value(error):
             return True
