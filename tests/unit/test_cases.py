@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from headrace.check import load
-from headrace.errors import FlowError
+from headrace.declare.convert import convert
+from headrace.errors import FlowError, UsageError
 from headrace.model import Flow, Schema
 from headrace.testing.cases import read_cases, read_input
 from headrace.testing.compare import difference
-from headrace.testing.find import cases_of, flows_in
+from headrace.testing.find import cases_of, flows_at, flows_in
 
 FLOW = """\
 flow: small
@@ -109,3 +111,46 @@ def test_flows_are_found_and_cases_are_not_flows(flow: tuple[Path, Flow], tmp_pa
     (tmp_path / ".hidden").mkdir()
     (tmp_path / ".hidden" / "flow.yaml").write_text(FLOW)
     assert flows_in(tmp_path) == [flow[0]]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("misspelt.yaml", FLOW.replace("flow:", "flwo:")),
+        ("marked.yaml", "\ufeff" + FLOW),
+        ("unfinished.yaml", "name: 'x"),
+        ("empty.yml", ""),
+        ("braces.yaml", '{"sources": {}, "sinks": {}}'),
+        ("cut.json", '{"description": "", "flow": "x", "sources": {'),
+        ("lines.py", "from headrace import (\n    Flow,\n    col,\n)\n"),
+        ("broken.py", "from headrace import Flow\nflow = Flow(\n"),
+        ("remark.sql", "/* ours */ CREATE STREAM s WITH (connector = 'rate');"),
+    ],
+)
+def test_a_flow_with_a_mistake_is_found_in_a_folder(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text, encoding="utf-8")
+    assert flows_in(tmp_path) == [tmp_path / name]
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("compose.yaml", "services: {web: {image: x}}\n"),
+        ("two.yaml", "kind: Service\n---\nkind: Deployment\n"),
+        ("dbt.yml", "version: 2\nsources: [{name: shop}]\n"),
+        ("rows.json", '{"id": 1}\n{"id": 2}\n'),
+        ("seed.sql", "CREATE TABLE orders (id INT);"),
+        ("functions.py", "from headrace import Processor\n"),
+    ],
+)
+def test_other_files_are_not_flows(name: str, text: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(UsageError, match=f"no flow in {tmp_path}"):
+        flows_at([tmp_path])
+
+
+@pytest.mark.parametrize("name", ["f.yaml", "f.json", "f.sql", "f.py"])
+def test_a_mark_at_the_beginning_of_a_file_does_not_matter(name: str, flow: tuple[Path, Flow], tmp_path: Path) -> None:
+    file = tmp_path / name
+    file.write_text("\ufeff" + convert(flow[0], name.partition(".")[2].replace("py", "python")), encoding="utf-8")
+    assert load(file) == replace(flow[1], name=load(file).name)

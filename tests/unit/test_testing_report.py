@@ -58,3 +58,6 @@ def test_nothing_to_test_is_misuse_not_success(flow: Path, tmp_path: Path) -> No
         run_and_report(tmp_path)
     with pytest.raises(UsageError, match="there is no"):
         run_and_report(tmp_path / "elsewhere")
+    cases(flow, "cases: [{name: a, given: {orders: []}, expect: {}}]")
+    with pytest.raises(UsageError, match='has "typo" in its name'):
+        run_and_report(tmp_path, only="typo")

@@ -11,13 +11,6 @@ import click
 from headrace.cli.parameters import given, param_option
 
 
-def flow_files(paths: tuple[Path, ...]) -> list[Path]:
-    """The flow files named, and those in the folders named."""
-    from headrace.testing.find import flows_in
-
-    return [file for path in paths for file in (flows_in(path) if path.is_dir() else [path])]
-
-
 @click.command()
 @click.argument("flows", nargs=-1, required=True, type=click.Path(path_type=Path))
 @param_option
@@ -34,8 +27,9 @@ def check(flows: tuple[Path, ...], parameters: dict[str, str], as_json: bool) ->
     """
     from headrace.check import check as check_flow
     from headrace.declare.load import declare
+    from headrace.testing.find import flows_at
 
-    files = flow_files(flows)
+    files = flows_at(flows)
     values = given(parameters)
     reports = [check_flow(declare(file, given=values)) for file in files]
     problems = [p for r in reports for p in r.problems]

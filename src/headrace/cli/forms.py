@@ -46,17 +46,17 @@ def fmt(flows: tuple[Path, ...], check: bool) -> None:
       headrace fmt flows
       headrace fmt --check flows/orders.yaml flows/orders.sql
     """
-    from headrace.cli.flows import flow_files
     from headrace.declare.convert import tidy
     from headrace.errors import FlowError, UsageError
+    from headrace.testing.find import flows_at
 
     changed, wrong = 0, False
-    for file in flow_files(flows):
+    for file in flows_at(flows):
         if file.suffix == ".py":
             click.echo(f"{file}: Python is left to a Python formatter", err=True)
             continue
         try:
-            text = file.read_text(encoding="utf-8")
+            text = file.read_text(encoding="utf-8-sig")
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"{file} could not be read: {error}") from None
         try:

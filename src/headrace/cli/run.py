@@ -93,15 +93,12 @@ def run(
 def _start_together(
     paths: tuple[Path, ...], asked: Any, *, fresh: bool, as_json: bool, background: bool, quiet: bool
 ) -> None:
-    from headrace.cli.flows import flow_files
-    from headrace.errors import UsageError
     from headrace.project import Project
     from headrace.run.board import Board
     from headrace.run.together import run_together
+    from headrace.testing.find import flows_at
 
-    files = flow_files(paths)
-    if not files:
-        raise UsageError(f"there are no flows in {', '.join(str(path) for path in paths)}")
+    files = flows_at(paths)
     board = Board(as_json=as_json, quiet=quiet)
     code = run_together(Project.find(), files, asked, board, fresh=fresh, detach=background)
     if code:

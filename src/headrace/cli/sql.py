@@ -192,7 +192,7 @@ class Shell:
         from headrace.run.workbench import statements_in
 
         try:
-            text = Path(file).read_text(encoding="utf-8")
+            text = Path(file).read_text(encoding="utf-8-sig")
         except OSError as error:
             raise UsageError(f'the file "{file}" cannot be read: {error.strerror}') from None
         for statement in statements_in(text):

@@ -34,7 +34,7 @@ def convert(path: Path, form: str) -> str:
     errors = [p for p in declared.problems if not p.warning]
     if errors:
         raise FlowError(*errors)
-    text = path.read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8-sig")
     if form == form_of(path) == "python":
         return text  # the author's own is the best there is, and its layout is left to a Python formatter
     return write(declared.flow, form, _by_hand(path, text))

@@ -54,6 +54,17 @@ def plain_yaml(text: str, file: str) -> tuple[Any, list[Problem]]:
         return None, [*problems, _not_yaml(error, file)]
 
 
+def names_in(text: str) -> list[list[str]]:
+    """The names at the top of each document of a YAML text; none if it cannot be read."""
+    from ruamel.yaml import YAML
+
+    try:
+        found = list(YAML(typ="safe", pure=True).compose_all(text))
+    except Exception:  # noqa: BLE001 - as above
+        return []
+    return [[str(key.value) for key, _ in node.value] if node.id == "mapping" else [] for node in found]
+
+
 class _TooMuchError(Exception):
     """More values than a flow can have."""
 

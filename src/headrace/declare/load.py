@@ -34,7 +34,7 @@ def declare(path: Path, *, shown: str | None = None, given: Values | None = None
     if path.suffix not in SUFFIXES:
         return _failed("bad-flow", f"a flow is a file that ends in {', '.join(SUFFIXES)}", at)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         return _failed("file-not-found", "there is no such file", at)
     except (OSError, UnicodeDecodeError) as error:

@@ -13,7 +13,7 @@ import click
 
 from headrace.declare.parameters import Values
 from headrace.errors import UsageError
-from headrace.testing.find import cases_of, flows_in
+from headrace.testing.find import cases_of, flows_at
 from headrace.testing.run_cases import Outcome, run_file
 
 if TYPE_CHECKING:
@@ -24,10 +24,9 @@ def run_and_report(
     path: Path, *, only: str = "", junit: Path | None = None, as_json: bool = False, given: Values | None = None
 ) -> int:
     """Runs every case at or below a path, with these values for parameters; the exit code is 1 if one failed."""
-    files = flows_in(path) if path.is_dir() else [path]
     if not path.exists():
         raise UsageError(f"there is no {path}")
-    tested = [file for file in files if cases_of(file).exists()]
+    tested = [file for file in flows_at([path]) if cases_of(file).exists()]
     if not tested:
         raise UsageError(f"there are no cases in {path}", hint="the cases of orders.yaml are in orders.cases.yaml")
     begun = time.monotonic()
@@ -37,6 +36,8 @@ def run_and_report(
             outcomes.append(outcome)
             if not as_json:
                 _say(outcome)
+    if not outcomes:
+        raise UsageError(f'no case in {path} has "{only}" in its name', hint="-k takes a part of a case's name")
     failed = sum(not o.passed for o in outcomes)
     if junit is not None:
         _junit(outcomes, junit)
