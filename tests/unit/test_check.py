@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -118,3 +119,68 @@ def test_every_code_has_an_example() -> None:
 def test_what_reads_from_a_broken_step_is_not_blamed() -> None:
     text = TEN_MISTAKES.replace("amuont > 100", "amount >")
     assert [p for p in problems_of(text) if p.step == "screen" and p.code == "unknown-input"] == []
+
+
+def chain(steps: int, step: str) -> str:
+    """A flow of that many steps, each reading from the one before."""
+    lines = [f"  s{i}: {{from: s{i - 1}, {step}}}" for i in range(1, steps + 1)]
+    return "\n".join(
+        [
+            "flow: long",
+            "sources:",
+            "  s0: {rate: {}}",
+            "steps:",
+            *lines,
+            "sinks:",
+            f"  o: {{from: s{steps}, console: {{}}}}",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    "step", ["filter: value > 1", "filter: value > 1, expect: value > 2", "with: {value: value + 1}"]
+)
+def test_the_work_of_a_check_does_not_explode_with_the_number_of_steps(step: str) -> None:
+    def calls(steps: int) -> int:
+        declared = resolve(flowfile.read(chain(steps, step)))
+        counted = 0
+
+        def count(*_: object) -> None:
+            nonlocal counted
+            counted += 1
+
+        sys.setprofile(count)
+        try:
+            check(declared)
+        finally:
+            sys.setprofile(None)
+        return counted
+
+    assert calls(10) > 0  # what is made once, such as models, is made
+    assert calls(200) / calls(50) < 10
+
+
+def test_every_cycle_is_said_and_hides_nothing() -> None:
+    problems = problems_of(
+        """\
+flow: circles
+goal: {latency: 20 ms}
+sources:
+  a: {rate: {}}
+  unread: {rate: {}}
+steps:
+  s: {from: t, filter: value > 1}
+  t: {from: [s, a], union: {}}
+  behind: {from: t, filter: nope > 1}
+  self: {from: self, filter: value > 1}
+sinks:
+  o: {from: behind, console: {}}
+  p: {from: self, console: {}}
+"""
+    )
+    assert [(p.code, p.location.line) for p in problems] == [
+        ("unused", 5),
+        ("cycle", 7),
+        ("unknown-column", 9),
+        ("cycle", 10),
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from headrace.check.wires import Wires
 from headrace.declare.draft import Claim
@@ -21,6 +22,19 @@ class Checked:
     """Parts that exist but could not be understood, and what they read; neither side is blamed."""
     claims: tuple[Claim, ...] = ()
     """What the author said about the times of inputs."""
+
+    @cached_property
+    def remembering(self) -> frozenset[str]:
+        """The steps that remember something."""
+        given = {step.name: self.wires.given(step) for step in self.flow.steps}
+        return frozenset(
+            s.name for s in self.flow.steps if given[s.name] and s.options.state(given[s.name]) is not None
+        )
+
+    @cached_property
+    def closing(self) -> frozenset[str]:
+        """The steps that give each window once."""
+        return frozenset(s.name for s in self.flow.steps if s.options.sets_time())
 
 
 Rule = Callable[[Checked], Iterator[Problem]]

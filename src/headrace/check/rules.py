@@ -23,7 +23,7 @@ from headrace.options import refused_setting, show_duration
 def inputs_exist(checked: Checked) -> Iterator[Problem]:
     """Everything reads from something that is there, by a port it has."""
     flow = checked.flow
-    readable = [p.name for p in flow if not isinstance(p, Sink)]
+    readable = {p.name: p for p in flow if not isinstance(p, Sink)}
     for part in flow:
         for port in part.inputs:
             if port.step in checked.broken:
@@ -74,27 +74,23 @@ def input_counts(checked: Checked) -> Iterator[Problem]:
 
 def no_cycles(checked: Checked) -> Iterator[Problem]:
     """Records cannot run in a circle."""
-    flow = checked.flow
-    placed = {part.name for part in flow.ordered()}
-    for part in flow:
-        if part.name not in placed and part.name in flow.upstream(part.name):
-            around = [name for name in flow.upstream(part.name) if part.name in flow.upstream(name)]
-            yield _problem(
-                part,
-                "cycle",
-                "reads from itself",
-                "from",
-                detail=f"by way of {', '.join(around)}",
-                hint="break the circle at a topic",
-            )
-            return
+    for group in checked.flow.cycles():
+        part = checked.flow[group[0]]
+        if isinstance(part, Sink):
+            continue  # nothing can be read from it, which is said already
+        yield _problem(
+            part,
+            "cycle",
+            "reads from itself",
+            "from",
+            detail=f"by way of {', '.join(group)}",
+            hint="break the circle at a topic",
+        )
 
 
 def leads_somewhere(checked: Checked) -> Iterator[Problem]:
     """A flow has a source and a sink, and everything in between is used."""
     flow = checked.flow
-    if any(p.code == "cycle" for p in no_cycles(checked)):
-        return
     kinds_lost = bool(checked.broken)  # a part that could not be understood may be the source or sink that is missed
     read_by_broken = {port.step for ports in checked.broken.values() for port in ports}
     for word, sql, parts in (("source", "STREAM", flow.sources), ("sink", "SINK", flow.sinks)):
@@ -107,9 +103,9 @@ def leads_somewhere(checked: Checked) -> Iterator[Problem]:
                 hint=f"`{word}s:` in a flow file, `.{word}(…)` in Python, CREATE {sql} in SQL",
             )
     readable: tuple[Part, ...] = (*flow.sources, *flow.steps)
+    used = {i.step for part in flow for i in part.inputs if i.port != DEAD_LETTER} | read_by_broken
     for part in readable:
-        used = any(i.step == part.name and i.port != DEAD_LETTER for p in flow for i in p.inputs)
-        if not used and part.name not in read_by_broken:
+        if part.name not in used:
             yield _problem(
                 part,
                 "unused",
@@ -208,14 +204,11 @@ def state_is_bounded(checked: Checked) -> Iterator[Problem]:
 def windows_can_follow(checked: Checked) -> Iterator[Problem]:
     """What remembers takes facts, not values that are replaced; Spark cannot take back what was counted."""
     for step in checked.flow.steps:
-        given = checked.wires.given(step)
-        operator: Operator = step.options
         changing = [port for port in step.inputs if checked.wires.changes.get(port) is Changes.UPDATE]
-        if given and operator.state(given) is None:
+        if step.name not in checked.remembering:
             yield from _mixed(checked, step, changing)
-        if not given or operator.state(given) is None:
             continue
-        above = [name for name in checked.flow.upstream(step.name) if _closes_windows(checked.flow[name])]
+        above = [name for name in checked.flow.upstream(step.name) if name in checked.closing]
         if changing:
             yield _problem(
                 step,
@@ -240,7 +233,7 @@ def _mixed(checked: Checked, step: Step, changing: list[Port]) -> Iterator[Probl
     """Final and changing answers put together: in one query Spark would give the windows before they are complete."""
     flow = checked.flow
     once = [port.step for port in step.inputs if port not in changing]
-    final = [n for name in once for n in (name, *flow.upstream(name)) if _closes_windows(flow[n])]
+    final = [n for name in once for n in (name, *flow.upstream(name)) if n in checked.closing]
     if changing and final:
         yield _problem(
             step,
@@ -275,9 +268,11 @@ def late_records_can_be_told(checked: Checked) -> Iterator[Problem]:
     """What is late is told by the watermark; behind a join of streams Spark has another one, and does not say which."""
     flow = checked.flow
     for step in flow.steps:
+        if not step.options.sides():
+            continue
         above = (flow[name] for name in flow.upstream(step.name))
         back = [part.name for part in above if isinstance(part, Step) and part.options.holds_time_back()]
-        if back and step.options.sides():
+        if back:
             yield _problem(
                 step,
                 "unsupported",
@@ -293,7 +288,7 @@ def letters_can_be_found(checked: Checked) -> Iterator[Problem]:
     """A record that breaks a rule between two steps that remember cannot be found again."""
     flow = checked.flow
     for step in flow.steps:
-        raising = between(flow, step, lambda part: _remembering(part, checked)) if step.options.rejects() else None
+        raising = between(flow, step, lambda p: p.name in checked.remembering) if step.options.rejects() else None
         if raising:
             yield _problem(
                 step,
@@ -306,8 +301,8 @@ def letters_can_be_found(checked: Checked) -> Iterator[Problem]:
             )
         if step.expect is None or not any(step.expect.fate(r) == "dead-letter" for r in step.expect.rules):
             continue
-        above = [n for n in (step.name, *flow.upstream(step.name)) if _remembering(flow[n], checked)]
-        below = [s.name for s in flow.steps if step.name in flow.upstream(s.name) and _remembering(s, checked)]
+        above = [n for n in (step.name, *flow.upstream(step.name)) if n in checked.remembering]
+        below = [name for name in flow.downstream(step.name) if name in checked.remembering]
         if above and below:
             yield _problem(
                 step,
@@ -328,17 +323,14 @@ def between(flow: Flow, step: Step, remembers: Callable[[Part], bool]) -> tuple[
     if remembers(step) and not operator.rejects_entering():
         return None
     above = [name for name in flow.upstream(step.name) if remembers(flow[name])]
-    below = [s.name for s in flow.steps if step.name in flow.upstream(s.name) and remembers(s)]
+    below = [name for name in flow.downstream(step.name) if remembers(flow[name])]
     below = [step.name, *below] if remembers(step) else below
     return (above[-1], below[0]) if above and below else None
 
 
-def _remembering(part: Part, checked: Checked) -> bool:
-    return isinstance(part, Step) and _remembers(part, checked)
-
-
 def _sides(flow: Flow, port: Port) -> tuple[str, ...]:
-    return (*next((s.options.sides() for s in flow.steps if s.name == port.step), ()), DEAD_LETTER)
+    part = flow[port.step]
+    return (*(part.options.sides() if isinstance(part, Step) else ()), DEAD_LETTER)
 
 
 def _path(flow: Flow, port: Port) -> Iterator[Port]:
@@ -349,10 +341,6 @@ def _path(flow: Flow, port: Port) -> Iterator[Port]:
         if len(inputs) != 1 or port.port in _sides(flow, port):
             return
         port = inputs[0]
-
-
-def _closes_windows(part: Part) -> bool:
-    return isinstance(part, Step) and part.options.sets_time()
 
 
 def tables_are_joined(checked: Checked) -> Iterator[Problem]:
@@ -371,8 +359,9 @@ def tables_are_joined(checked: Checked) -> Iterator[Problem]:
         )
     for step in flow.steps:
         tables_again = renewed(flow, step)
-        behind = [s.name for s in flow.steps if step.name in flow.upstream(s.name) and _remembers(s, checked)]
-        if tables_again and behind:
+        below = flow.downstream(step.name) if tables_again else ()
+        behind = [name for name in below if name in checked.remembering]
+        if behind:
             yield _problem(
                 step,
                 "unsupported",
@@ -385,11 +374,6 @@ def tables_are_joined(checked: Checked) -> Iterator[Problem]:
 
 def _plain(step: Step) -> bool:
     return len(step.inputs) == 1 and step.options.state(()) is None
-
-
-def _remembers(step: Step, checked: Checked) -> bool:
-    given = checked.wires.given(step)
-    return bool(given) and step.options.state(given) is not None
 
 
 def streams_can_do_it(checked: Checked) -> Iterator[Problem]:
@@ -447,7 +431,7 @@ def goal_can_be_met(checked: Checked) -> Iterator[Problem]:
     goal = goal_of(checked.flow)
     if goal is None or goal.latency is None or goal.latency >= SHORTEST:
         return
-    if checked.broken or any(not p.warning for p in checked.wires.problems):
+    if checked.broken or checked.flow.cycles() or any(not p.warning for p in checked.wires.problems):
         return  # what could not be understood is not to be blamed for more
     asked = show_duration(goal.latency)
     for problem in in_the_way(checked.flow, checked.wires):

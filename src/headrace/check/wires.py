@@ -319,12 +319,24 @@ def _kind(part: Part) -> str:
 def wires(flow: Flow) -> Wires:
     """The columns on every wire, and what is wrong with the steps between them."""
     walk = _Walk(flow)
-    for part in flow.ordered():
+    for part in _opened(flow).ordered():
         if isinstance(part, Source):
             walk.source(part)
         elif isinstance(part, Step):
             walk.step(part)
     return Wires(schemas=walk.schemas, changes=walk.changes, rows=walk.rows, problems=tuple(walk.problems))
+
+
+def _opened(flow: Flow) -> Flow:
+    """The flow without what comes back to a union by a circle, so that the columns behind it are known all the same."""
+    around = {name: set(group) for group in flow.cycles() for name in group}
+    if not around:
+        return flow
+    steps = []
+    for step in flow.steps:
+        outside = tuple(port for port in step.inputs if port.step not in around.get(step.name, ()))
+        steps.append(replace(step, inputs=outside) if step.operator == "union" and outside else step)
+    return replace(flow, steps=tuple(steps))
 
 
 def renewed(flow: Flow, step: Step) -> tuple[str, ...]:

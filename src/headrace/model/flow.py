@@ -7,7 +7,8 @@ where they were written (`places`) does not count.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from functools import cached_property
 from typing import Any
 
 from headrace.model.location import Location
@@ -171,18 +172,48 @@ class Flow:
         yield from self.steps
         yield from self.sinks
 
-    def __getitem__(self, name: str) -> Part:
+    @cached_property
+    def _parts(self) -> dict[str, Part]:
+        parts: list[Part] = list(self)
+        return {part.name: part for part in reversed(parts)}
+
+    @cached_property
+    def _readers(self) -> dict[str, tuple[Part, ...]]:
+        found: dict[str, dict[str, Part]] = {}
         for part in self:
-            if part.name == name:
-                return part
-        raise KeyError(name)
+            for port in part.inputs:
+                found.setdefault(port.step, {})[part.name] = part
+        return {name: tuple(parts.values()) for name, parts in found.items()}
+
+    @cached_property
+    def _rank(self) -> dict[str, int]:
+        return {part.name: number for number, part in enumerate(self)}
+
+    @cached_property
+    def _inputs(self) -> dict[str, list[str]]:
+        return {part.name: [port.step for port in part.inputs] for part in self}
+
+    @cached_property
+    def _outputs(self) -> dict[str, list[str]]:
+        return {name: [part.name for part in readers] for name, readers in self._readers.items()}
+
+    @cached_property
+    def _remembered(self) -> dict[tuple[bool, str], tuple[str, ...]]:
+        """What is upstream and downstream of parts, as far as it was asked: rules ask it of each of them."""
+        return {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {f.name: getattr(self, f.name) for f in fields(self)}  # what is cached is quickly made again
+
+    def __getitem__(self, name: str) -> Part:
+        return self._parts[name]
 
     def __contains__(self, name: str) -> bool:
-        return any(part.name == name for part in self)
+        return name in self._parts
 
     def readers(self, name: str) -> tuple[Part, ...]:
         """The steps and sinks that take records from a part, by any of its ports."""
-        return tuple(part for part in self if any(port.step == name for port in part.inputs))
+        return self._readers.get(name, ())
 
     def letters_of(self, port: Port) -> tuple[str, ...]:
         """The parts whose dead letters leave by a port; none if other records do."""
@@ -203,24 +234,46 @@ class Flow:
 
     def ordered(self) -> tuple[Part, ...]:
         """Every part after the parts it reads from; parts on a cycle, or behind one, are left out."""
-        placed: dict[str, Part] = {}
-        waiting = list(self)
-        while True:
-            ready = [p for p in waiting if all(i.step in placed or i.step not in self for i in p.inputs)]
-            if not ready:
-                return tuple(placed.values())
-            placed.update((p.name, p) for p in ready)
-            waiting = [p for p in waiting if p.name not in placed]
+        missing = {part.name: len({i.step for i in part.inputs} & self._rank.keys()) for part in self}
+        ready = [part for part in self if not missing[part.name]]
+        placed: list[Part] = []
+        while ready:
+            placed += ready
+            found: list[Part] = []
+            for reader in (r for part in ready for r in self.readers(part.name)):
+                missing[reader.name] -= 1
+                if not missing[reader.name]:
+                    found.append(reader)
+            ready = sorted(found, key=lambda part: self._rank[part.name])
+        return tuple(placed)
 
     def upstream(self, name: str) -> tuple[str, ...]:
         """The names of everything a part depends on, in flow order."""
-        seen: set[str] = set()
-        todo = [name]
-        while todo:
-            current = todo.pop()
-            if current in self:
-                for port in self[current].inputs:
-                    if port.step not in seen:
-                        seen.add(port.step)
-                        todo.append(port.step)
-        return tuple(part.name for part in self if part.name in seen)
+        return self._reached(True, name)
+
+    def downstream(self, name: str) -> tuple[str, ...]:
+        """The names of everything that depends on a part, in flow order."""
+        return self._reached(False, name)
+
+    def cycles(self) -> tuple[tuple[str, ...], ...]:
+        """The parts that depend on themselves, those that do so by each other together, in flow order."""
+        placed = {part.name for part in self.ordered()}
+        found: list[tuple[str, ...]] = []
+        for part in self:
+            if part.name not in placed and part.name in self.upstream(part.name):
+                below = set(self.downstream(part.name))
+                group = tuple(name for name in self.upstream(part.name) if name in below)
+                found.append(group)
+                placed.update(group)
+        return tuple(found)
+
+    def _reached(self, up: bool, name: str) -> tuple[str, ...]:
+        if (up, name) not in self._remembered:
+            beside = self._inputs if up else self._outputs
+            seen: set[str] = set()
+            todo = {name}
+            while todo:
+                todo = set().union(*[beside.get(one, ()) for one in todo]) - seen
+                seen |= todo
+            self._remembered[up, name] = tuple(sorted(seen & self._rank.keys(), key=self._rank.__getitem__))
+        return self._remembered[up, name]
