@@ -184,3 +184,20 @@ sinks:
         ("unknown-column", 9),
         ("cycle", 10),
     ]
+
+
+@pytest.mark.parametrize(
+    ("written", "place"),
+    [
+        ("|\n      value > 1\n\n      AND   nope = 3\n", (10, 13)),
+        (">-\n      value > 1\n      AND value =\n        nope\n", (10, 9)),
+        ("value > 1\n      AND nope = 3\n", (8, 11)),
+        ('"value > 1\n      AND nope = 3"\n', (8, 11)),
+        ("'value > 1 AND ''x'' = nope'\n", (7, 36)),
+        ("\"value > 1 AND '\\u00e9\\n' = nope\"\n", (7, 41)),
+    ],
+)
+def test_a_mistake_in_a_text_of_several_lines_is_placed_where_it_stands(written: str, place: tuple[int, int]) -> None:
+    text = f"flow: f\nsources:\n  a: {{rate: {{}}}}\nsteps:\n  s:\n    from: a\n    filter: {written}"
+    (problem,) = problems_of(text + "sinks:\n  o: {from: s, console: {}}\n")
+    assert (problem.code, problem.location.line, problem.location.column) == ("unknown-column", *place)

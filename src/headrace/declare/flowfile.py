@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.declare.draft import KEY, Draft, Entry, Kind
+from headrace.declare.scalars import Scalars
 from headrace.errors import Problem, nearest
 from headrace.model import Location, Places
 
@@ -26,8 +27,9 @@ def read(text: str, file: str = "<flow>") -> Draft:
         return Draft(name="unreadable", places=Places(at), problems=(problem,))
     duplicates: list[Problem] = []
     try:
-        data = yaml_of(file, duplicates).load(text)
-        return _Walker(file).draft(data, duplicates)
+        scalars = Scalars(text)
+        data = yaml_of(file, duplicates, scalars).load(text)
+        return _Walker(file, scalars).draft(data, duplicates)
     except Exception as error:  # noqa: BLE001 - the YAML library raises many kinds for hostile input
         problem = _not_yaml(error, file)
         return Draft(name="unreadable", places=Places(problem.location), problems=(problem,))
@@ -82,12 +84,18 @@ def _not_yaml(error: Exception, file: str) -> Problem:
     return Problem(code="bad-yaml", message=f"the file is not YAML that can be read: {reason}", location=at)
 
 
-def yaml_of(file: str, duplicates: list[Problem]) -> Any:
+def yaml_of(file: str, duplicates: list[Problem], scalars: Scalars | None = None) -> Any:
     """A round-trip YAML reader that notes a repeated name instead of stopping at it."""
     from ruamel.yaml import YAML
     from ruamel.yaml.constructor import RoundTripConstructor
 
     class Constructor(RoundTripConstructor):
+        def construct_scalar(self, node: Any) -> Any:
+            made = super().construct_scalar(node)
+            if scalars is not None and isinstance(made, str):
+                scalars.note(node, made)
+            return made
+
         def check_mapping_key(self, node: Any, key_node: Any, mapping: Any, key: Any, value: Any) -> bool:
             if key in mapping:
                 mark = key_node.start_mark
@@ -113,8 +121,9 @@ def yaml_of(file: str, duplicates: list[Problem]) -> Any:
 class _Walker:
     """Turns a YAML tree into plain values and the places they stood."""
 
-    def __init__(self, file: str) -> None:
+    def __init__(self, file: str, scalars: Scalars | None = None) -> None:
         self.file, self.values = file, 0
+        self.scalars = scalars or Scalars("")
         self.problems: list[Problem] = []
 
     def say(self, code: str, message: str, location: Location, hint: str = "") -> None:
@@ -185,26 +194,29 @@ class _Walker:
         if isinstance(node, Mapping):
             for key, value in node.items():
                 found[(*path, key, KEY)] = self._key_location(node, key, near)
-                found[(*path, key)] = self._value_location(node, key, value, near)
+                found[(*path, key)] = self._value_location(node, key, near)
                 self._locate(value, (*path, key), found[(*path, key)], found)
         elif isinstance(node, list):
             for index, value in enumerate(node):
-                found[(*path, index)] = self._item_location(node, index, value, near)
+                found[(*path, index)] = self._item_location(node, index, near)
                 self._locate(value, (*path, index), found[(*path, index)], found)
 
     def _key_location(self, node: Any, key: Any, near: Location) -> Location:
         return self._mark(getattr(node, "lc", None), "key", key, near)
 
-    def _value_location(self, node: Any, key: Any, value: Any, near: Location) -> Location:
-        return _inside(value, self._mark(getattr(node, "lc", None), "value", key, near))
+    def _value_location(self, node: Any, key: Any, near: Location) -> Location:
+        return self._mark(getattr(node, "lc", None), "value", key, near)
 
-    def _item_location(self, node: Any, index: int, value: Any, near: Location) -> Location:
-        return _inside(value, self._mark(getattr(node, "lc", None), "item", index, near))
+    def _item_location(self, node: Any, index: int, near: Location) -> Location:
+        return self._mark(getattr(node, "lc", None), "item", index, near)
 
     def _mark(self, lines: Any, what: str, key: Any, near: Location) -> Location:
         try:
             found = getattr(lines, what)(key)
-            return found if isinstance(found, Location) else Location(self.file, found[0] + 1, found[1] + 1)
+            if isinstance(found, Location):
+                return found
+            at = Location(self.file, found[0] + 1, found[1] + 1)
+            return at if what == "key" else self.scalars.at(at)
         except (KeyError, TypeError, AttributeError, IndexError):  # merged by << or made by an alias
             return near
 
@@ -225,12 +237,3 @@ class _Walker:
             if isinstance(node, kind):
                 return kind(node)
         return str(node)
-
-
-def _inside(value: Any, location: Location) -> Location:
-    """Behind the opening quote of a quoted text, so that offsets within the text are right."""
-    return (
-        location.right(1)
-        if type(value).__name__ in ("DoubleQuotedScalarString", "SingleQuotedScalarString")
-        else location
-    )

@@ -18,6 +18,8 @@ class Location:
     column: int = 0
     rest: str = field(default="", compare=False, repr=False)
     """The text from here on, where what stands here may go on in the next line."""
+    spots: tuple[tuple[int, int, int], ...] = field(default=(), compare=False, repr=False)
+    """Offset, line and column of the pieces of what stands here, where it is not written as it is meant."""
 
     def __str__(self) -> str:
         known = [str(n) for n in (self.line, self.column) if n]
@@ -25,6 +27,9 @@ class Location:
 
     def right(self, columns: int) -> Location:
         """Some characters further on: in the same line, unless the text is known to go on in another."""
+        if self.spots:
+            offset, line, column = max(spot for spot in self.spots if spot[0] <= max(columns, 0))
+            return Location(self.file, line, column + columns - offset)
         passed = self.rest[:columns]
         if "\n" in passed:
             return Location(self.file, self.line + passed.count("\n"), len(passed) - passed.rfind("\n"))
