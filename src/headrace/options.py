@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
@@ -36,6 +37,12 @@ def refuse(code: str, message: str, hint: str = "", at: int = 0) -> PydanticCust
     return PydanticCustomError(  # the braces of a message must not be read as a template
         "headrace", "{message}", {"message": message, "code": code, "hint": hint, "at": at}
     )
+
+
+def refuse_all(errors: Sequence[tuple[tuple[str | int, ...], PydanticCustomError]]) -> PydanticCustomError:
+    """One error to raise for several made by `refuse`, each with the path from the option to what is wrong."""
+    several = [(path, error.context) for path, error in errors]
+    return PydanticCustomError("headrace", "{message}", {**(errors[0][1].context or {}), "several": several})
 
 
 _UNITS = {

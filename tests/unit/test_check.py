@@ -201,3 +201,60 @@ def test_a_mistake_in_a_text_of_several_lines_is_placed_where_it_stands(written:
     text = f"flow: f\nsources:\n  a: {{rate: {{}}}}\nsteps:\n  s:\n    from: a\n    filter: {written}"
     (problem,) = problems_of(text + "sinks:\n  o: {from: s, console: {}}\n")
     assert (problem.code, problem.location.line, problem.location.column) == ("unknown-column", *place)
+
+
+def test_all_that_is_wrong_with_the_columns_of_a_step_is_said_each_at_its_place() -> None:
+    problems = problems_of(
+        """\
+flow: f
+sources:
+  a: {rate: {}}
+steps:
+  s:
+    from: a
+    with:
+      p: value +
+      q: value
+      r: "'abc"
+  t:
+    from: a
+    select: [value, value +, {y: value AS}, 2, value AS Value]
+  u:
+    from: a
+    aggregate:
+      by: [value, value +]
+      compute: {n: sum(value, m: "max(" }
+  v:
+    from: a
+    select:
+      - value
+      - nope1 + 1 AS b
+      - {c: nope2}
+      - nope3
+sinks:
+  o: {from: [s, t, u, v], console: {}}
+"""
+    )
+    assert [(p.code, p.location.line, p.location.column) for p in problems if p.step in "stuv"] == [
+        ("bad-expression", 8, 17),
+        ("bad-expression", 10, 11),
+        ("bad-expression", 13, 28),
+        ("bad-expression", 13, 40),
+        ("bad-expression", 13, 45),
+        ("duplicate-name", 13, 48),
+        ("bad-expression", 17, 26),
+        ("bad-expression", 18, 29),
+        ("bad-expression", 18, 39),
+        ("unknown-column", 23, 9),
+        ("unknown-column", 24, 13),
+        ("unknown-column", 25, 9),
+    ]
+    assert not any("{ }" in p.hint for p in problems)
+
+
+def test_a_text_cut_off_at_a_comma_is_told_so() -> None:
+    (problem, *_) = problems_of(
+        "flow: f\nsources:\n  a: {rate: {}}\nsteps:\n  s: {from: a, with: {b: greatest(value, 1)}}\n"
+        "sinks:\n  o: {from: s, console: {}}\n"
+    )
+    assert problem.hint == "put a text with commas inside { } in quotes"

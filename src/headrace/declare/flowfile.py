@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +15,8 @@ LONGEST = 1_000_000
 """Characters a flow file may have; a longer one is not a flow."""
 _MOST_VALUES = 50_000
 """Values a flow file may have once its aliases are followed; a bomb of aliases has more."""
+_NAMED = re.compile(r"(?is)^\w+$|(?<=\sas\s)\w+\s*$")
+"""The name of the column that an item of a list makes: it can be looked for by that, too."""
 SECTIONS: dict[str, Kind] = {"sources": "source", "steps": "step", "sinks": "sink"}
 TOP = ("flow", "description", "goal", "state", "parameters", "dead_letters", "spark", *SECTIONS)
 
@@ -200,6 +203,11 @@ class _Walker:
             for index, value in enumerate(node):
                 found[(*path, index)] = self._item_location(node, index, near)
                 self._locate(value, (*path, index), found[(*path, index)], found)
+                if isinstance(value, Mapping):
+                    named = {(*path, key): found[(*path, index, key)] for key in value}
+                else:
+                    named = {(*path, name): found[(*path, index)] for name in _NAMED.findall(str(value))}
+                found |= {key: at for key, at in named.items() if key not in found}
 
     def _key_location(self, node: Any, key: Any, near: Location) -> Location:
         return self._mark(getattr(node, "lc", None), "key", key, near)

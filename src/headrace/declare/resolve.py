@@ -352,10 +352,12 @@ class _Reader:
         where = tuple(part for part in wrong["loc"])
         option = ".".join(str(w) for w in where if not (isinstance(w, str) and ("[" in w or "(" in w)))
         if wrong["type"] == "headrace":
-            facts = wrong["ctx"]
-            message = f"{owner}: {facts['message']}"
-            cut = "found the end" in message and "put a text with commas inside { } in quotes"
-            self.say(facts["code"], message, *path, *where, hint=facts["hint"] or cut or "", at=facts["at"])
+            for deeper, facts in wrong["ctx"].get("several", [((), wrong["ctx"])]):
+                place = (*path, *where, *deeper)
+                message = f"{owner}: {facts['message']}"
+                cut = "found the end" in message and self._cut_off(place)
+                hint = facts["hint"] or ("put a text with commas inside { } in quotes" if cut else "")
+                self.say(facts["code"], message, *place, hint=hint, at=facts["at"])
         elif wrong["type"] == "extra_forbidden":
             known = [f.alias or name for name, f in model.model_fields.items()] if len(where) == 1 else []
             hint = nearest(str(where[-1]), known)
@@ -365,6 +367,13 @@ class _Reader:
         else:
             message = f'{owner}: option "{option}" cannot be {wrong["input"]!r}: {wrong["msg"].lower()}'
             self.say("bad-option", message, *path, *where, hint=_describe(model, where))
+
+    def _cut_off(self, path: tuple[Any, ...]) -> bool:
+        """Whether a text ended at a comma: what was behind it is a name without a value then."""
+        around: Any = self.entry.data
+        for key in path[:-1]:
+            around = around.get(key, around) if isinstance(around, Mapping) else around
+        return isinstance(around, Mapping) and None in around.values()
 
 
 def _told_once(errors: Sequence[Any]) -> list[Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from headrace.expressions.expression import Expression
 from headrace.expressions.typing import type_of
@@ -14,7 +15,7 @@ from headrace.model import Schema
 from headrace.model.types import BOOLEAN, UNKNOWN, DataType, quote
 from headrace.operators.base import Say
 from headrace.operators.functions import Function
-from headrace.options import Options, refuse
+from headrace.options import Options, refuse, refuse_all
 
 Value = Expression | Function
 """What a column can be made from: SQL, a column expression, or a Python function of columns."""
@@ -60,36 +61,53 @@ _ALIAS = re.compile(r"(?is)^(?P<value>.+?)\s+as\s+(?P<name>[a-z_]\w*|`[^`]+`)\s*
 
 def parse_columns(given: object) -> tuple[NamedValue, ...]:
     """Columns from `{name: value}`, or from a list of names, `expression AS name` and `{name: value}`."""
-    items: Iterable[object]
-    if isinstance(given, Mapping):
-        items = [{name: value} for name, value in given.items()]
-    elif isinstance(given, list | tuple):
-        items = given
-    else:
-        items = [given]
     found: list[NamedValue] = []
-    for item in items:
-        found.extend(_named(item))
-    for index, column in enumerate(found):
-        if any(column.name.lower() == other.name.lower() for other in found[:index]):
-            raise refuse("duplicate-name", f'column "{column.name}" is made twice')
+    wrong: list[tuple[tuple[str | int, ...], PydanticCustomError]] = []
+    names: set[str] = set()
+    for path, name, item in _items(given):
+        if item is None and wrong:
+            continue  # `{a: f(x, y)}` without quotes is `a: f(x` and an empty `y)`
+        try:
+            column = _named(name, item)
+            if column.name.lower() in names:
+                raise refuse("duplicate-name", f'column "{column.name}" is made twice')
+        except PydanticCustomError as error:
+            wrong.append((path, error))
+        else:
+            names.add(column.name.lower())
+            found.append(column)
+    if wrong:
+        raise refuse_all(wrong)
     return tuple(found)
 
 
-def _named(item: object) -> list[NamedValue]:
+def _items(given: object) -> Iterator[tuple[tuple[str | int, ...], object, object]]:
+    """Where each column stands, its name if it was given one, and what it is made from."""
+    if isinstance(given, Mapping):
+        yield from (((name,), name, value) for name, value in given.items())
+    elif isinstance(given, list | tuple):
+        for index, item in enumerate(given):
+            if isinstance(item, Mapping):
+                yield from (((index, name), name, value) for name, value in item.items())
+            else:
+                yield (index,), None, item
+    else:
+        yield (), None, given
+
+
+def _named(name: object, item: object) -> NamedValue:
+    if name is not None:
+        return NamedValue(name=_column_name(name), value=parse_value(item))
     if isinstance(item, NamedValue):
-        return [item]
-    if isinstance(item, Mapping):
-        return [NamedValue(name=_column_name(name), value=parse_value(value)) for name, value in item.items()]
-    if isinstance(item, str):
-        alias = _ALIAS.match(item)
-        if alias:
-            return [NamedValue(name=alias["name"].strip("`"), value=parse_value(alias["value"]))]
+        return item
+    alias = _ALIAS.match(item) if isinstance(item, str) else None
+    if alias:
+        return NamedValue(name=alias["name"].strip("`"), value=parse_value(alias["value"]))
     value = parse_value(item)
-    name = value.column_name if isinstance(value, Expression) else value.name
-    if name is None:
+    own = value.column_name if isinstance(value, Expression) else value.name
+    if own is None:
         raise refuse("bad-expression", f"the column made by {item!r} has no name", "write {name: expression}")
-    return [NamedValue(name=name, value=value)]
+    return NamedValue(name=own, value=value)
 
 
 def _column_name(name: object) -> str:
