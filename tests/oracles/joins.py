@@ -95,7 +95,11 @@ def joined(
 
 
 def deduplicated(batches: Sequence[Sequence[Record]], marks: Sequence[int], within: timedelta) -> Iterator[Record]:
-    """The records a stream lets through: a key is held until a batch's watermark has passed its bound."""
+    """The records a stream lets through: a key is held until a batch's watermark has passed its bound.
+
+    That, and so the answer for keys that return behind the bound, depends on how the input is cut into batches; what is
+    promised of any cut is said by the test.
+    """
     held: dict[Any, int] = {}
     for number, batch in enumerate(in_time(batches, marks)):
         for record in batch:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, time, timedelta
 from typing import Any, NamedTuple
+from zoneinfo import ZoneInfo
 
 SECOND = 1_000_000
 
@@ -31,6 +33,19 @@ class Tumbling:
         last = at // step * step
         starts = range(last, at - self.length, -step)
         return [(start, start + self.length) for start in starts]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Days:
+    """Days somewhere, from midnight to midnight on the clocks there."""
+
+    zone: str
+
+    def of(self, at: int) -> list[tuple[int, int]]:
+        there = datetime.fromtimestamp(at // SECOND, ZoneInfo(self.zone)).date()
+        days = (datetime.combine(there + timedelta(days=n), time(), ZoneInfo(self.zone)) for n in (0, 1))
+        start, end = (round(day.timestamp()) * SECOND for day in days)
+        return [(start, end)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,7 +129,7 @@ def watermarks(batches: Sequence[Sequence[Record]], delay: int) -> list[int | No
     return marks
 
 
-def fixed(batches: Sequence[Sequence[Record]], window: Tumbling, delay: int, allowance: int = 0) -> Outcome:
+def fixed(batches: Sequence[Sequence[Record]], window: Tumbling | Days, delay: int, allowance: int = 0) -> Outcome:
     """Windows of a fixed length: every record in all its windows that are still open to its batch."""
     marks = [None, *watermarks(batches, delay)]
     kept: dict[tuple[Any, int, int], list[Record]] = {}

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -159,6 +160,24 @@ sinks:
   out: {{from: once, memory: {{}}}}
   counts: {{from: counted, memory: {{}}}}
 """
+
+
+def keeps_its_promise(given: list[Any], kept: list[Any]) -> bool:
+    """What holds of any cut into batches: every key is there, and no two of a key are within the bound."""
+    times: dict[Any, list[datetime]] = {}
+    for record in kept:
+        times.setdefault((record["ex"], record["k"]), []).append(record["at"])
+    apart = all(b - a > WITHIN for found in times.values() for a, b in pairwise(sorted(found)))
+    return apart and set(times) == {(r["ex"], r["k"]) for r in given if r["at"] is not None}
+
+
+def test_a_stream_cut_anywhere_keeps_the_promise_of_distinct() -> None:
+    for seed in range(40):
+        given = streams(seed)
+        marks = oracle.watermarks([(given, DELAY)])
+        in_time = [record for batch in oracle.in_time(given, marks) for record in batch]
+        assert keeps_its_promise(in_time, list(oracle.deduplicated(given, marks, WITHIN)))
+        assert keeps_its_promise(oracle.flat(given), list(oracle.deduplicated_over_all(oracle.flat(given), WITHIN)))
 
 
 @pytest.mark.parametrize("mode", ["micro-batch", "batch"])
