@@ -266,7 +266,7 @@ class Lowered:
             return Written(skipped=frame.count())
         session = self.where.session
         session.sparkContext.setJobDescription(f"headrace sink {sink.name} batch {batch_id}")
-        if connector.complete:
+        if connector.complete and connector.in_one_action:
             return connector.write(frame, batch)
         frame = frame.persist()
         try:

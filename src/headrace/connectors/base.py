@@ -228,8 +228,10 @@ class SinkConnector(Connector[O]):
     in_real_time: ClassVar[bool] = False
     """Whether Spark can write to it in real-time mode: `stream` gives the writer."""
     complete: ClassVar[bool] = True
-    """Whether a write looks at every row of a batch in one action of Spark's; false: at some, as a screen does, or
-    partition by partition, when Spark hands out what was counted before there is anything to count."""
+    """Whether a write looks at every row of a batch; false: at some, as a screen does."""
+    in_one_action: ClassVar[bool] = True
+    """Whether it does so in one action of Spark's; false: partition by partition, when Spark hands out what was counted
+    before there is anything to count."""
 
     keeps_all: ClassVar[bool] = False
     """Whether values stay that newer ones follow, as in a log: only who takes it for a table sees the last alone."""
