@@ -10,9 +10,19 @@ import re
 from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_args
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, SecretStr, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    SecretStr,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+)
 from pydantic_core import PydanticCustomError, core_schema
 
 
@@ -30,6 +40,23 @@ class Options(BaseModel):
 
     shorthand: ClassVar[str | None] = None
     """The field a bare value stands for: `filter: amount > 3` is `filter: {where: amount > 3}`."""
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _sound_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuses what Python would take for a number, or Spark could not take for one."""
+        if isinstance(value, int | float) and _counts(cls.model_fields[str(info.field_name)].annotation):
+            if isinstance(value, bool):
+                raise refuse("bad-option", f"{info.field_name} is a number, not {str(value).lower()}")
+            if not abs(value) < 2**63:
+                raise refuse("bad-option", f"{info.field_name} cannot be so large a number")
+        return value
+
+
+def _counts(annotation: Any) -> bool:
+    """Whether an option is a number."""
+    kinds = {annotation, *get_args(annotation)}
+    return bool(kinds & {int, float}) and bool not in kinds
 
 
 def refuse(code: str, message: str, hint: str = "", at: int = 0) -> PydanticCustomError:
@@ -172,6 +199,32 @@ def one_if_single(values: tuple[str, ...]) -> str | list[str]:
 
 Names = Annotated[tuple[str, ...], BeforeValidator(one_or_many), PlainSerializer(one_if_single)]
 """Column names; a single one need not be in a list."""
+
+
+def _topic(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", name) or name in (".", ".."):
+        raise refuse("bad-option", f"{name!r} cannot name a topic", "letters, digits, . _ and -, at most 249")
+    return name
+
+
+Topic = Annotated[str, AfterValidator(_topic)]
+"""The name of a topic, by Kafka's own rule."""
+
+Topics = Annotated[tuple[Topic, ...], BeforeValidator(one_or_many), PlainSerializer(one_if_single)]
+"""Names of topics; a single one need not be in a list."""
+
+
+def _postgresql(url: Secret) -> Secret:
+    text = url.get_secret_value()
+    if not _REFERENCE.match(text) and not re.match(r"postgres(ql)?://|\w+ *=", text):
+        raise refuse(
+            "bad-option", "this is no address of a PostgreSQL database", "write postgresql://user@host:5432/db"
+        )
+    return url
+
+
+PostgresqlUrl = Annotated[Secret, AfterValidator(_postgresql)]
+"""Where a PostgreSQL database is, as libpq takes it: `postgresql://…` or `host=… dbname=…`."""
 
 
 _UTC = ("utc", "etc/utc", "gmt", "z")

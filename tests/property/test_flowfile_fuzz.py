@@ -67,6 +67,16 @@ def test_any_text_gives_only_problems(text: str) -> None:
     read_and_check(text)
 
 
+@settings(max_examples=30)
+@given(
+    st.lists(st.sampled_from(["ARRAY<", "MAP<INT, ", "STRUCT<a: ", "DECIMAL(", "9" * 50, ">", "INT", ","])),
+    st.integers(1, 300),
+)
+def test_any_schema_gives_only_problems(pieces: list[str], times: int) -> None:
+    schema = ("a " + "".join(pieces) * times)[:10_000]
+    read_and_check(f"flow: x\nsources:\n  s: {{values: {{rows: []}}, schema: '{schema}'}}\n")
+
+
 def test_deep_nesting_and_alias_bombs_are_problems() -> None:
     read_and_check("flow: " + "[" * 5000)
     read_and_check("flow: x\nsources: " + "{a: " * 3000)

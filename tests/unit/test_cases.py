@@ -79,7 +79,10 @@ def test_inputs_are_lists_batches_or_files(tmp_path: Path) -> None:
     assert read_input({"file": "in.jsonl"}, cases).records == ({"id": 1}, {"id": 2})
     assert read_input({"file": "in.csv"}, cases).records == ({"id": "1", "user": "ann"},)
     assert read_input({"file": "in.txt"}, cases).raw
-    for wrong in ("text", {"fiel": "x"}, {"file": "missing.txt"}):
+    (tmp_path / "cut.jsonl").write_text('{"id": ')
+    (tmp_path / "one.json").write_text("3")
+    (tmp_path / "latin.txt").write_bytes(b"\xe9")
+    for wrong in ("text", {"fiel": "x"}, *({"file": f} for f in ("missing.txt", "cut.jsonl", "one.json", "latin.txt"))):
         with pytest.raises(FlowError):
             read_input(wrong, cases)
 
@@ -111,6 +114,12 @@ def test_flows_are_found_and_cases_are_not_flows(flow: tuple[Path, Flow], tmp_pa
     (tmp_path / ".hidden").mkdir()
     (tmp_path / ".hidden" / "flow.yaml").write_text(FLOW)
     assert flows_in(tmp_path) == [flow[0]]
+
+
+def test_cases_that_are_not_text_are_a_problem(flow: tuple[Path, Flow]) -> None:
+    cases_of(flow[0]).write_bytes(b"cases: \xe9")
+    with pytest.raises(FlowError, match="not UTF-8 text"):
+        read_cases(cases_of(flow[0]), flow[1])
 
 
 @pytest.mark.parametrize(

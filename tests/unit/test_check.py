@@ -258,3 +258,94 @@ def test_a_text_cut_off_at_a_comma_is_told_so() -> None:
         "sinks:\n  o: {from: s, console: {}}\n"
     )
     assert problem.hint == "put a text with commas inside { } in quotes"
+
+
+def problem_lines(source: str, sink: str = "console: {}") -> list[str]:
+    """What is said about a flow of one source and one sink."""
+    text = f"flow: f\nsources:\n  a: {{{source}}}\nsinks:\n  o: {{from: a, {sink}}}\n"
+    return [str(p).replace("\n", " ") for p in problems_of(text)]
+
+
+@pytest.mark.parametrize(
+    ("source", "said"),
+    [
+        ("rate: {rows_per_second: true}", "rows_per_second is a number, not true"),
+        ("rate: {rows_per_second: 99999999999999999999}", "rows_per_second cannot be so large a number"),
+        (f"rate: {{rows_per_second: {'9' * 5000}}}", "a whole number is wanted"),
+        ("generator: {kind: orders, rate: .inf}", "rate cannot be so large a number"),
+        ("rate: {partitions: 100000000000}", '"partitions" cannot be 100000000000'),
+        ('kafka: {topic: ""}, format: raw', "'' cannot name a topic"),
+        ('kafka: {topic: [ok, "bad topic/name!"]}, format: raw', "'bad topic/name!' cannot name a topic"),
+        ('files: {path: ""}, format: text', "\"path\" cannot be ''"),
+        ("values: {rows: 3}, schema: id INT", '"rows" cannot be 3: a list is wanted'),
+        ("values: {rows: [{at: 2026-02-30}]}, schema: at DATE", 'row 1: column "at"'),
+        (f"rate: {{}}, schema: 'a {'ARRAY<' * 3000}'", "nested more than 100 deep"),
+        (f"rate: {{}}, schema: 'a DECIMAL({'9' * 5000})'", "a number of 5000 digits is out of range"),
+        ("rate: {}, schema: a BIGNT", 'did you mean "bigint"? The types are boolean,'),
+        ("rate: &x {rows_per_second: *x}", "an alias stands within what it names"),
+    ],
+)
+def test_a_value_that_makes_no_sense_is_one_problem_at_its_line(source: str, said: str) -> None:
+    problems = [p for p in problem_lines(source) if "columns of its own" not in p]
+    assert len(problems) == 1, problems
+    assert said in problems[0]
+    assert problems[0].startswith("flow.yaml:3:")
+
+
+@pytest.mark.parametrize(
+    ("sink", "said"),
+    [
+        ("postgresql: {url: nonsense, table: t}", "no address of a PostgreSQL database"),
+        ('kafka: {topic: "no good"}, format: json', "'no good' cannot name a topic"),
+    ],
+)
+def test_an_address_that_cannot_be_one_is_refused(sink: str, said: str) -> None:
+    (problem,) = problem_lines("rate: {}", sink)
+    assert said in problem
+
+
+def test_addresses_that_can_be_one_are_taken() -> None:
+    for url in ("postgresql://u@h/db", "host=h dbname=d", "${env:DATABASE_URL}", "postgres://u:${env:PW}@h/db"):
+        assert problem_lines("rate: {}", f'postgresql: {{url: "{url}", table: t}}') == []
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ("aggregate: {window: {hopping: 10 s, evry: 5 s}, compute: {n: count(*)}}", 'did you mean "every"?'),
+        ("aggregate: {by: value, emit: finl, compute: {n: count(*)}}", "should be 'final' or 'changes'"),
+        ('map: {pyton: "m:f"}', 'did you mean "python"?'),
+        ("select: []", "cannot be an empty list: at least 1 is wanted"),
+        (f"filter: value > {'9' * 5000}", "a number of 5000 digits is too long"),
+    ],
+)
+def test_a_slip_in_a_step_is_told_once_with_what_was_meant(step: str, said: str) -> None:
+    text = f"flow: f\nsources: {{a: {{rate: {{}}}}}}\nsteps:\n  s: {{from: a, {step}}}\n"
+    (problem,) = problems_of(text + "sinks: {o: {from: s, console: {}}}\n")
+    assert said in str(problem)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("flow: x\nsources:\n  \0", "flow.yaml:3:3"),
+        ("flow: x\nsources: " + "[" * 1200, "flow.yaml:2:110"),
+        ("", "flow.yaml:1:1"),
+        ("- a\n- b\n", "flow.yaml:1:1"),
+        ("flwo: x\n", "flow.yaml:1:1"),
+    ],
+)
+def test_of_a_file_that_cannot_be_read_one_thing_is_said_at_its_place(text: str, place: str) -> None:
+    (problem,) = problems_of(text)
+    assert str(problem.location) == place
+
+
+def test_of_a_file_that_is_not_text_or_cut_off_one_thing_is_said(tmp_path: Path) -> None:
+    for name, content in (
+        ("a.yaml", b"\xff\xfef\0"),
+        ("b.json", b'{"flow": '),
+        ("c.json", b""),
+        ("d.sql", b"CREATE S"),
+    ):
+        (tmp_path / name).write_bytes(content)
+        assert len(check(declare(tmp_path / name)).problems) == 1, name

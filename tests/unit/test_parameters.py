@@ -36,7 +36,7 @@ dead_letters: {per_minute: "${param:bad}"}
 
 sources:
   orders:  # from the shop
-    kafka: {topic: "orders-${param:user}"}
+    kafka: {topic: "orders-${param:shuffle}"}
     format: json
     schema: user STRING, amount INT, at TIMESTAMP
     time: {column: at, watermark: "${param:pause}"}
@@ -68,7 +68,7 @@ def python() -> Flow:
     orders = flow.source(
         "orders",
         "kafka",
-        topic=f"orders-{user}",
+        topic=f"orders-{shuffle}",
         format="json",
         schema="user STRING, amount INT, at TIMESTAMP",
         time={"column": "at", "watermark": pause},
@@ -87,7 +87,7 @@ def test_a_value_is_put_in_by_its_type_as_a_whole_and_as_text_within_one() -> No
     assert isinstance(large, Step)
     assert (few.options.rows, large.uses) == (3, ("limit", "user"))
     assert str(large.options.where) == "amount > 20 AND `user` <> 'o\\'hara'"
-    assert found.flow.sources[0].options.topic == ("orders-o'hara",)
+    assert found.flow.sources[0].options.topic == ("orders-2",)
     assert found.flow.sources[0].time.watermark == timedelta(seconds=10)
     assert dict(found.flow.spark) == {"spark.sql.shuffle.partitions": "2"}
     assert found.flow.values == {
@@ -167,7 +167,7 @@ def test_what_is_wrong_is_told_at_its_place(
 
 def test_a_secret_cannot_come_from_a_parameter() -> None:
     flow = Flow("f")
-    word = flow.param("password", str, default="x")
+    word = flow.param("password", str, default="postgresql://h/db")
     source = flow.source("one", "values", rows=[[1]], schema="a INT")
     source.sink("table", "postgresql", url=word, table="t")
 

@@ -7,8 +7,10 @@ import os
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from headrace.errors import EndpointError, FlowError, Problem
+from headrace.cli.new import new
+from headrace.errors import EndpointError, FlowError, Problem, UsageError
 from headrace.kafka_settings import spark_kafka_options
 from headrace.log.processes import Process, start_time
 from headrace.log.state import BrokerInfo, Node, broker_folder, write
@@ -208,3 +210,12 @@ def test_a_damaged_state_file_counts_as_none(tmp_path: Path) -> None:
         (folder / "broker.json").write_text(text, encoding="utf-8")
         with pytest.raises(EndpointError):
             kafka_client(project)
+
+
+def test_a_new_project_below_a_file_is_misuse_and_a_name_with_a_blank_is_quoted(tmp_path: Path) -> None:
+    (tmp_path / "f").write_text("")
+    refused = CliRunner().invoke(new, [str(tmp_path / "f" / "g")])
+    assert isinstance(refused.exception, UsageError)
+    made = CliRunner().invoke(new, [str(tmp_path / "a b")])
+    assert made.exit_code == 0
+    assert f"cd '{tmp_path}/a b' && " in made.output

@@ -35,7 +35,8 @@ def check(declared: Declared | Flow) -> Report:
     found = wires(declared.flow)
     checked = Checked(flow=declared.flow, wires=found, broken=declared.broken, claims=declared.claims)
     problems = list(declared.problems)
-    if not any(p.code in ("bad-yaml", "bad-python", "file-not-found") for p in problems):
+    understood = any(declared.flow) or declared.broken
+    if understood or not any(not p.warning for p in problems):  # of what could not be read nothing more is to be said
         problems += [problem for rule in RULES for problem in rule(checked)]
     unique = list(dict.fromkeys(problems))
     return Report(flow=declared.flow, wires=found, problems=tuple(sorted(unique, key=_order)))

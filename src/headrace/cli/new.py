@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from importlib.resources import files
 from pathlib import Path
 
@@ -22,6 +23,17 @@ def new(folder: Path) -> None:
       headrace new shop
       headrace new ~/projects/sensors
     """
+    try:
+        _make(folder)
+    except OSError as error:
+        raise UsageError(
+            f"{folder} could not be made: {error.strerror}", hint="name a folder that can be made"
+        ) from None
+    where = shlex.quote(str(folder))
+    click.echo(f"cd {where} && headrace test && headrace run flows/revenue.yaml --until-done")
+
+
+def _make(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} is not empty", hint="name a folder that does not exist yet")
     template = files("headrace") / "templates" / "new"
@@ -31,7 +43,6 @@ def new(folder: Path) -> None:
         text = template.joinpath(*name.split("/")).read_text(encoding="utf-8")
         target.write_text(text.replace("{name}", folder.resolve().name), encoding="utf-8")
         click.echo(f"  {target}", err=True)
-    click.echo(f"cd {folder} && headrace test && headrace run flows/revenue.yaml --until-done")
 
 
 COMMANDS = [new]

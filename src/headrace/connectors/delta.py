@@ -37,6 +37,7 @@ class DeltaOptions(Options):
     shorthand = "path"
 
     path: str = Option(
+        min_length=1,
         description="The table's folder; relative to the project, or an address that delta-rs knows.",
         examples=["out/totals", "s3://bucket/totals"],
     )

@@ -48,6 +48,7 @@ class FilesSourceOptions(Options):
     shorthand = "path"
 
     path: str = Option(
+        min_length=1,
         description="A folder, a file or a pattern; relative to the project, or with a scheme Spark knows.",
         examples=["data/orders", "data/*.csv", "s3a://bucket/orders"],
     )
@@ -69,6 +70,7 @@ class FilesSinkOptions(Options):
     shorthand = "path"
 
     path: str = Option(
+        min_length=1,
         description="A folder; relative to the project, or with a scheme Spark knows.",
         examples=["out/orders", "hdfs://name/orders"],
     )
@@ -76,7 +78,7 @@ class FilesSinkOptions(Options):
         (), description="Columns that become folders, name=value, rather than part of the files.", examples=["day"]
     )
     files_per_batch: int = Option(
-        1, ge=1, description="Files each batch is written to; with partition_by, per folder at most."
+        1, ge=1, le=100_000, description="Files each batch is written to; with partition_by, per folder at most."
     )
     rows_per_file: int | None = Option(
         None, ge=1, description="Begin another file after so many rows.", examples=[1_000_000]

@@ -29,7 +29,9 @@ class GeneratorOptions(Options):
     kind: Literal["card_payments", "clicks", "orders", "sensors", "tweets"] = Option(
         description="What the records are about.", examples=["orders"]
     )
-    rate: float = Option(10.0, gt=0, description="Records per second, also by their event times.", examples=[1000])
+    rate: float = Option(
+        10.0, gt=0, le=10**9, description="Records per second, also by their event times.", examples=[1000]
+    )
     seed: int = Option(0, description="Another seed gives other records; the same one the same.", examples=[42])
     limit: int | None = Option(
         None, ge=1, description="Records in all, then it is finished; needed in batch mode.", examples=[10_000]

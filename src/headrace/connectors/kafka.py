@@ -44,7 +44,7 @@ from headrace.connectors.row_count import RowCount
 from headrace.connectors.time import ARRIVAL
 from headrace.formats.reasons import column
 from headrace.model import Delivery, Schema
-from headrace.options import Names, Options
+from headrace.options import Options, Topic, Topics
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -66,7 +66,7 @@ class KafkaSourceOptions(Options):
 
     shorthand = "topic"
 
-    topic: Names = Option(min_length=1, description="Topic to read, or several.", examples=["orders"])
+    topic: Topics = Option(min_length=1, description="Topic to read, or several.", examples=["orders"])
     bootstrap: str | None = Option(
         None,
         description="Address of another cluster than the project's; the project's client settings are then not used.",
@@ -104,7 +104,7 @@ class KafkaSinkOptions(Options):
 
     shorthand = "topic"
 
-    topic: str = Option(description="Topic to write to.", examples=["totals"])
+    topic: Topic = Option(description="Topic to write to.", examples=["totals"])
     key: str | None = Option(
         None,
         description="Column that becomes the record's key: rows of one key stay in order, in one partition.",
@@ -116,7 +116,10 @@ class KafkaSinkOptions(Options):
         examples=["broker:9092"],
     )
     partitions: int | None = Option(
-        None, ge=1, description="Create the topic with so many partitions if it is not there; unset: it must be."
+        None,
+        ge=1,
+        le=100_000,
+        description="Create the topic with so many partitions if it is not there; unset: it must be.",
     )
     headers: dict[str, str] = Option(
         {}, description="Headers of each record, name to text.", examples=[{"origin": "headrace"}]

@@ -32,7 +32,7 @@ from headrace.connectors.tables import (
 )
 from headrace.errors import DataError, EndpointError, HeadraceError
 from headrace.model.types import Array, Map, Struct
-from headrace.options import Secret
+from headrace.options import PostgresqlUrl
 
 if TYPE_CHECKING:
     import psycopg
@@ -64,7 +64,7 @@ _UNIQUE_NULLS = 150000
 class PostgresqlOptions(TableOptions):
     """Which table of which database to write."""
 
-    url: Secret = Option(
+    url: PostgresqlUrl = Option(
         description="Address with credentials.", examples=["postgresql://user:${env:PGPASSWORD}@host:5432/db"]
     )
     namespace: str | None = Option(

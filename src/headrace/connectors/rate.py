@@ -20,9 +20,9 @@ class RateOptions(Options):
 
     shorthand = "rows_per_second"
 
-    rows_per_second: int = Option(1, ge=1, description="Rows in each second.", examples=[100])
+    rows_per_second: int = Option(1, ge=1, le=10**9, description="Rows in each second.", examples=[100])
     partitions: int | None = Option(
-        None, ge=1, description="In how many pieces each batch is made; unset: as many as Spark has cores."
+        None, ge=1, le=10_000, description="In how many pieces each batch is made; unset: as many as Spark has cores."
     )
 
 

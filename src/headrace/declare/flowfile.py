@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from difflib import get_close_matches
 from typing import Any
 
 from headrace.declare.draft import KEY, Draft, Entry, Kind
@@ -17,6 +18,7 @@ _MOST_VALUES = 50_000
 """Values a flow file may have once its aliases are followed; a bomb of aliases has more."""
 _NAMED = re.compile(r"(?is)^\w+$|(?<=\sas\s)\w+\s*$")
 """The name of the column that an item of a list makes: it can be looked for by that, too."""
+_DEEPEST = 100
 SECTIONS: dict[str, Kind] = {"sources": "source", "steps": "step", "sinks": "sink"}
 TOP = ("flow", "description", "goal", "state", "parameters", "dead_letters", "spark", *SECTIONS)
 
@@ -34,7 +36,7 @@ def read(text: str, file: str = "<flow>") -> Draft:
         data = yaml_of(file, duplicates, scalars).load(text)
         return _Walker(file, scalars).draft(data, duplicates)
     except Exception as error:  # noqa: BLE001 - the YAML library raises many kinds for hostile input
-        problem = _not_yaml(error, file)
+        problem = _not_yaml(error, file, text)
         return Draft(name="unreadable", places=Places(problem.location), problems=(problem,))
 
 
@@ -56,7 +58,7 @@ def plain_yaml(text: str, file: str) -> tuple[Any, list[Problem]]:
     try:
         return _Walker(file).plain(yaml_of(file, problems).load(text)), problems
     except Exception as error:  # noqa: BLE001 - as above
-        return None, [*problems, _not_yaml(error, file)]
+        return None, [*problems, _not_yaml(error, file, text)]
 
 
 def names_in(text: str) -> list[list[str]]:
@@ -74,12 +76,17 @@ class _TooMuchError(Exception):
     """More values than a flow can have."""
 
 
-def _not_yaml(error: Exception, file: str) -> Problem:
+def _not_yaml(error: Exception, file: str, text: str) -> Problem:
     """Why a text could not be read, at its place."""
+    from ruamel.yaml.reader import ReaderError
+
     mark = getattr(error, "problem_mark", None)
     at = Location(file, mark.line + 1, mark.column + 1) if mark is not None else Location(file)
     if isinstance(error, RecursionError):
-        reason = "it is nested too deeply"
+        reason, at = "it is nested too deeply", _place(text, _too_deep(text), file)
+    elif isinstance(error, ReaderError):
+        place = error.position
+        reason, at = f"it has the character U+{ord(text[place]):04X}, which is no text", _place(text, place, file)
     elif isinstance(error, _TooMuchError):
         reason = "it has too many values once its aliases are followed"
     else:
@@ -87,10 +94,24 @@ def _not_yaml(error: Exception, file: str) -> Problem:
     return Problem(code="bad-yaml", message=f"the file is not YAML that can be read: {reason}", location=at)
 
 
+def _place(text: str, at: int, file: str) -> Location:
+    return Location(file, text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
+
+
+def _too_deep(text: str) -> int:
+    """Where more brackets are open than any flow needs, as far as can be told without reading on."""
+    opened = 0
+    for at, mark in enumerate(text):
+        opened += (mark in "[{") - (mark in "]}")
+        if opened > _DEEPEST:
+            return at
+    return 0
+
+
 def yaml_of(file: str, duplicates: list[Problem], scalars: Scalars | None = None) -> Any:
     """A round-trip YAML reader that notes a repeated name instead of stopping at it."""
     from ruamel.yaml import YAML
-    from ruamel.yaml.constructor import RoundTripConstructor
+    from ruamel.yaml.constructor import ConstructorError, RoundTripConstructor
 
     class Constructor(RoundTripConstructor):
         def construct_scalar(self, node: Any) -> Any:
@@ -98,6 +119,18 @@ def yaml_of(file: str, duplicates: list[Problem], scalars: Scalars | None = None
             if scalars is not None and isinstance(made, str):
                 scalars.note(node, made)
             return made
+
+        def construct_object(self, node: Any, deep: bool = False) -> Any:
+            if node in self.recursive_objects and node not in self.constructed_objects:
+                raise ConstructorError(None, None, "an alias stands within what it names", node.start_mark)
+            return super().construct_object(node, deep)
+
+        def construct_or_text(self, node: Any) -> Any:
+            """A number or a time; if there is no such one, such as 2026-02-30, its text, for the option to refuse."""
+            try:
+                return RoundTripConstructor.yaml_constructors[node.tag](self, node)
+            except ValueError:
+                return node.value
 
         def check_mapping_key(self, node: Any, key_node: Any, mapping: Any, key: Any, value: Any) -> bool:
             if key in mapping:
@@ -113,6 +146,8 @@ def yaml_of(file: str, duplicates: list[Problem], scalars: Scalars | None = None
                 return False
             return True
 
+    for kind in ("int", "float", "timestamp"):
+        Constructor.add_constructor(f"tag:yaml.org,2002:{kind}", Constructor.construct_or_text)
     yaml = YAML(typ="rt")
     yaml.Constructor = Constructor
     yaml.preserve_quotes = True
@@ -138,12 +173,14 @@ class _Walker:
             self.say(
                 "bad-flow", "a flow file is a mapping: flow, sources, steps, sinks", start, "begin with `flow: NAME`"
             )
-            data = {}
+            return Draft(name="unreadable", places=Places(start), problems=(*duplicates, *self.problems))
         places = self._places(data, start)
-        for key in data:
-            if key not in TOP:
-                self.say("unknown-option", f'a flow has no "{key}"', places.at(key, KEY), nearest(str(key), TOP))
+        unknown = [str(key) for key in data if key not in TOP]
+        for key in unknown:
+            self.say("unknown-option", f'a flow has no "{key}"', places.at(key, KEY), nearest(key, TOP))
         name = data.get("flow")
+        if name is None and get_close_matches("flow", unknown, n=1):
+            name = "unnamed"
         if not isinstance(name, str):
             found = "" if name is None else f", not {self.plain(name)!r}"
             self.say("bad-flow", f"a flow needs a name{found}", places.at("flow"), "begin with `flow: NAME`")
@@ -235,7 +272,7 @@ class _Walker:
             raise _TooMuchError
         if isinstance(node, Mapping):
             return {(k if isinstance(k, str | int) else str(k)): self.plain(v) for k, v in node.items()}
-        if isinstance(node, list | tuple | set):
+        if isinstance(node, list | tuple | Set):
             return [self.plain(v) for v in node]
         if isinstance(node, bool) or node is None:
             return node

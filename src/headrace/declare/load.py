@@ -37,8 +37,10 @@ def declare(path: Path, *, shown: str | None = None, given: Values | None = None
         text = path.read_text(encoding="utf-8-sig")
     except FileNotFoundError:
         return _failed("file-not-found", "there is no such file", at)
-    except (OSError, UnicodeDecodeError) as error:
-        return _failed("bad-flow", f"the file could not be read: {error}", at)
+    except UnicodeDecodeError:
+        return _failed("bad-flow", "the file is not UTF-8 text", at, "save it as UTF-8")
+    except OSError as error:
+        return _failed("bad-flow", f"the file could not be read: {error.strerror}", at)
     beside(path)
     if path.suffix == ".py":
         return _python(path, at, given)

@@ -7,10 +7,10 @@ All problems are collected. A part that could not be understood is left out of t
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import ValidationError
 
@@ -284,7 +284,8 @@ class _Reader:
             schema = Schema.parse(text)
         except TypeSyntaxError as error:
             place = error.at if isinstance(given, str) else 0
-            self.say("bad-schema", f"{self.title}: {error}", "schema", hint="write `name TYPE, name TYPE`", at=place)
+            hint = error.hint or "write `name TYPE, name TYPE`"
+            self.say("bad-schema", f"{self.title}: {error}", "schema", hint=hint, at=place)
             return None
         if not schema.fields:
             self.say("bad-schema", f"{self.title} has a schema without columns", "schema")
@@ -357,15 +358,18 @@ class _Reader:
                 message = f"{owner}: {facts['message']}"
                 cut = "found the end" in message and self._cut_off(place)
                 hint = facts["hint"] or ("put a text with commas inside { } in quotes" if cut else "")
+                if get_close_matches(str(place[-1]), ["python"], cutoff=0.8) and place[-1] != "python":
+                    hint = 'did you mean "python"?'
                 self.say(facts["code"], message, *place, hint=hint, at=facts["at"])
         elif wrong["type"] == "extra_forbidden":
-            known = [f.alias or name for name, f in model.model_fields.items()] if len(where) == 1 else []
+            inner = _model_at(model, where[:-1])
+            known = [f.alias or name for name, f in inner.model_fields.items()] if inner else []
             hint = nearest(str(where[-1]), known)
             self.say("unknown-option", f'{owner} has no option "{option}"', *path, *where, KEY, hint=hint)
         elif wrong["type"] == "missing":
             self.say("missing-option", f'{owner} needs option "{option}"', *path, hint=_describe(model, where))
         else:
-            message = f'{owner}: option "{option}" cannot be {wrong["input"]!r}: {wrong["msg"].lower()}'
+            message = f'{owner}: option "{option}" cannot be {_shown(wrong["input"])}: {_wanted(wrong)}'
             self.say("bad-option", message, *path, *where, hint=_describe(model, where))
 
     def _cut_off(self, path: tuple[Any, ...]) -> bool:
@@ -377,13 +381,79 @@ class _Reader:
 
 
 def _told_once(errors: Sequence[Any]) -> list[Any]:
-    """Without the missing options that are only misspelt: the unknown one next to them says so already."""
+    """Without what another error says already.
+
+    That is a missing option that is only misspelt, the other kinds of value that an option could have had, and a list
+    that is too short because its items are wrong.
+    """
     unknown = [str(e["loc"][-1]) for e in errors if e["type"] == "extra_forbidden"]
-    return [
-        e
-        for e in errors
-        if e["type"] != "missing" or not get_close_matches(str(e["loc"][-1]), unknown, n=1, cutoff=0.5)
-    ]
+    told: list[Any] = []
+    for error in errors:
+        kind, at = error["type"], error["loc"]
+        if kind == "missing" and get_close_matches(str(at[-1]), unknown, n=1, cutoff=0.5):
+            continue
+        if kind.endswith("_type") and any(e["loc"][:-1] == at[:-1] and e["input"] is error["input"] for e in told):
+            continue
+        if kind == "too_short" and any(e["loc"][: len(at)] == at for e in told):
+            continue
+        told.append(error)
+    return told
+
+
+_WORDS = {
+    "int": "a whole number is wanted",
+    "float": "a number is wanted",
+    "bool": "true or false is wanted",
+    "string": "a text is wanted",
+    "tuple": "a list is wanted",
+    "list": "a list is wanted",
+    "dict": "options are wanted, `name: value`",
+    "model": "options are wanted, `name: value`",
+}
+
+
+def _wanted(wrong: Any) -> str:
+    """What would do instead, without the words of Python."""
+    word = (
+        _WORDS.get(wrong["type"].split("_")[0])
+        if wrong["type"].endswith(("_type", "_parsing", "_parsing_size"))
+        else None
+    )
+    if wrong["type"] == "int_from_float":
+        word = _WORDS["int"]
+    if wrong["type"] == "too_short":
+        least = wrong["ctx"]["min_length"]
+        word = f"at least {least} {'is' if least == 1 else 'are'} wanted"
+    return word or str(wrong["msg"]).lower()
+
+
+_LONGEST_SHOWN = 200
+
+
+def _shown(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "empty", True: "true", False: "false"}[value]
+    text = "an empty list" if value in ([], ()) else repr(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}…"
+
+
+def _model_at(model: type[Options], path: tuple[Any, ...]) -> type[Options] | None:
+    """The model of the options at a path within others."""
+    for part in path:
+        info = next((f for name, f in model.model_fields.items() if part in (name, f.alias)), None)
+        if info is not None:
+            found = next(_models(info.annotation), None)
+            if found is None:
+                return None
+            model = found
+    return model
+
+
+def _models(annotation: Any) -> Iterator[type[Options]]:
+    if isinstance(annotation, type) and issubclass(annotation, Options):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models(inner)
 
 
 def _maps(model: type[Options]) -> bool:

@@ -204,10 +204,8 @@ class Forms(Tokens):
             found = parse_type(written)
         except TypeSyntaxError as error:
             word = written.split("(")[0].strip().lower()
-            hint = "write string" if word in ("varchar", "char", "text") else ""
+            hint = "write string" if word in ("varchar", "char", "text") else error.hint
             raise ExpressionSyntaxError(str(error), start.at + error.at, hint) from None
-        except RecursionError:
-            raise ExpressionSyntaxError("the type is nested too deeply", start.at) from None
         return found
 
     def interval_type(self) -> DataType:

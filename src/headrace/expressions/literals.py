@@ -38,6 +38,10 @@ LIMITS = {TINYINT: 2**7, SMALLINT: 2**15, INT: 2**31, BIGINT: 2**63}
 _SUFFIXES: dict[str, DataType] = {"L": BIGINT, "S": SMALLINT, "Y": TINYINT, "D": DOUBLE, "F": FLOAT}
 
 
+_LONGEST = 1000
+"""Characters of a number; Python refuses to read much longer ones."""
+
+
 def read_number(text: str) -> tuple[Any, DataType]:
     """The value and type of a number as Spark reads it; raises ValueError.
 
@@ -47,6 +51,8 @@ def read_number(text: str) -> tuple[Any, DataType]:
     match = re.fullmatch(r"(-?)([\d.]+)([eE][+-]?\d+)?(BD|[LSYDF])?", text, re.IGNORECASE)
     if match is None or match[2] in (".", "-"):
         raise ValueError(f"{text} is not a number")
+    if len(match[2]) > _LONGEST:
+        raise ValueError(f"a number of {len(match[2])} digits is too long")
     digits, suffix = f"{match[1]}{match[2]}{match[3] or ''}", (match[4] or "").upper()
     if suffix in ("L", "S", "Y"):
         whole = _SUFFIXES[suffix]

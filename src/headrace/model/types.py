@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 
 class DataType:
@@ -110,6 +111,16 @@ _ALIASES = {
 TYPE_NAMES = (*_ATOMS, "decimal(p,s)", "array<t>", "map<k,v>", "struct<name: t, …>")
 
 
+DEEPEST = 100
+"""Types that may be inside each other."""
+_LONGEST_NUMBER = 9
+
+
+def _known(word: str) -> str:
+    close = get_close_matches(word, (*_ATOMS, *_ALIASES, "decimal", "array", "map", "struct"), n=1)
+    return (f'did you mean "{close[0]}"? ' if close else "") + f"The types are {', '.join(TYPE_NAMES)}."
+
+
 def is_integer(t: DataType) -> bool:
     """True for the whole-number types."""
     return t in INTEGERS
@@ -132,9 +143,9 @@ def quote(name: str) -> str:
 class TypeSyntaxError(ValueError):
     """A type or schema text that cannot be read; `at` is the offset of the trouble."""
 
-    def __init__(self, message: str, at: int) -> None:
+    def __init__(self, message: str, at: int, hint: str = "") -> None:
         super().__init__(message)
-        self.at = at
+        self.at, self.hint = at, hint
 
 
 _TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|([A-Za-z_][A-Za-z0-9_]*)|(\d+)|([<>(),:]))")
@@ -145,7 +156,7 @@ class _Reader:
 
     def __init__(self, text: str) -> None:
         self.text, self.tokens = text, list(self._tokens(text))
-        self.next = 0
+        self.next = self.depth = 0
 
     @staticmethod
     def _tokens(text: str) -> Iterator[tuple[str, int]]:
@@ -179,6 +190,14 @@ class _Reader:
 
     def type(self) -> DataType:
         at = self.at()
+        if self.depth >= DEEPEST:
+            raise TypeSyntaxError(f"types are nested more than {DEEPEST} deep", at)
+        self.depth += 1
+        found = self._type(at)
+        self.depth -= 1
+        return found
+
+    def _type(self, at: int) -> DataType:
         word = self.name().lower()
         if word in ("decimal", "dec", "numeric"):
             return self._decimal()
@@ -201,7 +220,7 @@ class _Reader:
             return Struct(fields)
         found = _ATOMS.get(word) or _ALIASES.get(word)
         if found is None:
-            raise TypeSyntaxError(f"there is no type {word!r}", at)
+            raise TypeSyntaxError(f"there is no type {word!r}", at, _known(word))
         return found
 
     def _decimal(self) -> Decimal:
@@ -221,6 +240,8 @@ class _Reader:
         token = self.peek()
         if not token.isdigit():
             raise TypeSyntaxError(f"expected a number, found {token or 'the end'!r}", self.at())
+        if len(token) > _LONGEST_NUMBER:
+            raise TypeSyntaxError(f"a number of {len(token)} digits is out of range", self.at())
         self.next += 1
         return int(token)
 

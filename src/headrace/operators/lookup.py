@@ -14,7 +14,7 @@ from headrace.model.types import UNKNOWN, Array, DataType, Map, Struct, TypeSynt
 from headrace.operators.base import Balance, Lowering, Operator, Say, operator
 from headrace.operators.databases import Asked, Cache, Database, PostgresqlDatabase, SqliteDatabase, recalled
 from headrace.operators.sides import Pairs
-from headrace.options import Duration, Options, Secret, parse_duration, refuse, show_duration
+from headrace.options import Duration, Options, PostgresqlUrl, parse_duration, refuse, show_duration
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -26,14 +26,14 @@ _KEYS = ("tinyint", "smallint", "int", "bigint", "string", "date")
 class SqliteTable(Options):
     """Which table of which file."""
 
-    path: str = Field(description="Database file; relative to the project.", examples=["shop.db"])
+    path: str = Field(min_length=1, description="Database file; relative to the project.", examples=["shop.db"])
     table: str = Field(min_length=1, description="Table to look in.")
 
 
 class PostgresqlTable(Options):
     """Which table of which database."""
 
-    url: Secret = Field(
+    url: PostgresqlUrl = Field(
         description="Address with credentials.", examples=["postgresql://user:${env:PGPASSWORD}@host:5432/db"]
     )
     table: str = Field(min_length=1, description="Table to look in.")

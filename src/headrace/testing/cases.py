@@ -63,7 +63,11 @@ class Input:
 
 def read_cases(file: Path, flow: Flow) -> list[Case]:
     """The cases in a file; raises FlowError with everything that is wrong with them."""
-    data, problems = plain_yaml(file.read_text(encoding="utf-8"), str(file))
+    try:
+        text = file.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FlowError(_wrong(file, f"the cases could not be read: {_reason(error)}")) from None
+    data, problems = plain_yaml(text, str(file))
     if problems:
         raise FlowError(*problems)
     try:
@@ -93,6 +97,12 @@ def _wrong(file: Path, message: str, hint: str = "") -> Problem:
     return Problem(code="bad-case", message=message, location=Location(str(file)), hint=hint)
 
 
+def _reason(error: Exception) -> str:
+    if isinstance(error, UnicodeDecodeError):
+        return "it is not UTF-8 text"
+    return (error.strerror or str(error)) if isinstance(error, OSError) else f"it is not a list in JSON: {error}"
+
+
 def read_input(given: Any, file: Path) -> Input:
     """The records a case gives to a source: inline, in batches, or from a file beside it."""
     if isinstance(given, Mapping) and set(given) == {"file"}:
@@ -106,13 +116,13 @@ def read_input(given: Any, file: Path) -> Input:
 
 def _from_file(path: Path, cases: Path) -> list[Any]:
     try:
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise FlowError(_wrong(cases, f"input {path} could not be read: {error.strerror}")) from None
-    if path.suffix == ".jsonl":
-        return [json.loads(line) for line in text.splitlines() if line.strip()]
-    if path.suffix == ".json":
-        return list(json.loads(text))
+        text = path.read_text(encoding="utf-8-sig")
+        if path.suffix == ".jsonl":
+            return [json.loads(line) for line in text.splitlines() if line.strip()]
+        if path.suffix == ".json":
+            return list(json.loads(text))
+    except (OSError, ValueError, TypeError) as error:
+        raise FlowError(_wrong(cases, f"input {path} could not be read: {_reason(error)}")) from None
     if path.suffix == ".csv":
         return list(csv.DictReader(text.splitlines()))
     return text.splitlines()
