@@ -302,7 +302,7 @@ def test_both_modes_leave_the_same_in_every_sink(place: Place, broker: str, post
     wanted = in_sqlite(slow, "rows"), in_sqlite(slow, "windows"), in_postgresql(slow)
     assert [len(rows) for rows in wanted] == [len(given), len(wanted[1]), len(given)]
     assert sum(row[-1] for row in wanted[1]) == 2 * 2 * len(given), "both topics, and each record in two windows"
-    eventually(lambda: there() == wanted, 180, diagnose=lambda: f"{there()}\n{wanted}\n{tail(home.log)}")
+    eventually(lambda: there() == wanted, 300, diagnose=lambda: f"{there()}\n{wanted}\n{tail(home.log)}")
     child.send_signal(signal.SIGINT)
     said["quick"] = place.ended(child).out
     lines = {name: sorted(line for line in out.splitlines() if '"id"' in line) for name, out in said.items()}
