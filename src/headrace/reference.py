@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +28,15 @@ def summary() -> dict[str, dict[str, str]]:
     return {kind: {name: _first(thing) for name, thing in things.items()} for kind, things in KINDS.items()}
 
 
-def find(kind: str, name: str) -> Any:
-    """One connector, operator or format by name."""
-    if name not in KINDS[kind]:
-        hint = nearest(name, KINDS[kind]).replace("It takes", "There are")
-        raise UsageError(f'there is no {kind} "{name}"', hint=hint)
-    return KINDS[kind][name]
+def search(kinds: Iterable[str], name: str, word: str) -> dict[str, Any]:
+    """What has a name, by kind; `word` is what the kinds are called together."""
+    kinds = tuple(kinds)
+    found = {kind: KINDS[kind][name] for kind in kinds if name in KINDS[kind]}
+    if not found:
+        known = sorted({known for kind in kinds for known in KINDS[kind]})
+        hint = nearest(name, known).replace("It takes", "There are")
+        raise UsageError(f'there is no {word} "{name}"', hint=hint)
+    return found
 
 
 def _model(thing: Any) -> type[Options]:

@@ -1,15 +1,18 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from pydantic import ValidationError
 
 from headrace.catalogue import FORMATS, SINKS, SOURCES
+from headrace.cli.describe import describe
 from headrace.connectors.arrow import MisfitError, fit, fit_row
 from headrace.connectors.base import Batch, Connector, Place
 from headrace.connectors.console import ConsoleOptions, render, table
@@ -237,3 +240,18 @@ def test_the_example_of_a_connector_is_one(kind: type[Connector[Any]]) -> None:
 def test_every_option_is_described(kind: Any) -> None:
     fields = kind.options_model.model_fields
     assert [name for name, field in fields.items() if not (field.description or "").endswith(".")] == []
+
+
+def test_a_part_is_described_by_its_kind_or_by_its_name_alone() -> None:
+    def said(*what: str) -> str:
+        done = CliRunner().invoke(describe, what, catch_exceptions=False)
+        assert done.exit_code == 0
+        return done.output
+
+    assert said("connector", "kafka") == said("kafka")
+    assert said("sink", "kafka").strip() in said("kafka")
+    assert set(json.loads(said("connector", "kafka", "--json"))) == {"source", "sink"}
+    assert "properties" in json.loads(said("operator", "filter", "--json"))
+    for wrong in (("conector", "kafka"), ("operator", "kafka"), ("kafak",), ("a", "b", "c")):
+        with pytest.raises(UsageError):
+            CliRunner().invoke(describe, wrong, catch_exceptions=False)

@@ -53,12 +53,15 @@ def _count(errors: int) -> str:
 @click.command()
 @click.argument("flow", type=click.Path(path_type=Path))
 @click.option(
-    "--mode", type=click.Choice(["batch", "micro-batch", "real-time"]), default=None, help="Plan for this mode."
+    "--mode",
+    type=click.Choice(["auto", "batch", "micro-batch", "real-time"]),
+    default="auto",
+    help="Plan for this mode; auto: the one that the flow's goal asks for.",
 )
 @param_option
 @click.option("--svg", "picture", type=click.Path(path_type=Path), help="Write the flow as a picture to this file.")
 @click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
-def explain(flow: Path, mode: str | None, parameters: dict[str, str], picture: Path | None, as_json: bool) -> None:
+def explain(flow: Path, mode: str, parameters: dict[str, str], picture: Path | None, as_json: bool) -> None:
     """Show the plan: columns, queries, guarantees, state, settings.
 
     \b
@@ -74,7 +77,9 @@ def explain(flow: Path, mode: str | None, parameters: dict[str, str], picture: P
     from headrace.compile.planner import plan
     from headrace.model import Mode
 
-    made = plan(load(flow, given=given(parameters)), mode=Mode(mode) if mode else None, cores=os.cpu_count() or 2)
+    made = plan(
+        load(flow, given=given(parameters)), mode=None if mode == "auto" else Mode(mode), cores=os.cpu_count() or 2
+    )
     if picture is not None:
         from headrace.declare.picture import svg
 
