@@ -13,6 +13,7 @@ from headrace.declare import flowfile
 from headrace.declare.resolve import resolve
 from headrace.run.inline import run_to_end
 from tests.bad_inputs import CSV_SCHEMA, INPUTS, ROW, SCHEMA
+from tests.recovery.test_letters import committed
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,6 +28,7 @@ def flow_text() -> str:
     lines += ["sinks:"]
     for name in INPUTS:
         lines += [f"  {name}_rows:", f"    from: {name}", f"    files: {{path: out/{name}}}", "    format: json"]
+    lines += ["  json_bad:", "    from: json.dead_letter", "    kafka: {topic: bad-inputs-letters, partitions: 1}"]
     return "\n".join(lines) + "\n"
 
 
@@ -70,3 +72,12 @@ def test_each_bad_input_ends_where_the_list_says(spark: SparkSession, broker: st
             ends[letter["offset"]] = letter["reason"]
         wrong += [f"{name}: {bad.what}: {ends.get(n)}" for n, bad in enumerate(inputs) if ends.get(n) != bad.ends]
     assert not wrong, "\n".join(wrong)
+    sent = {letter["offset"]: letter for letter in committed(broker, "bad-inputs-letters")}
+    kept = {letter["offset"]: letter for letter in lines(tmp_path / "home" / "dead-letters" / "json", "*.jsonl")}
+    assert sent.keys() == kept.keys()
+    large = {number for number, letter in kept.items() if len(letter.get("value", "")) > 1_000_000}
+    assert large, "one is larger than a message may be"
+    for number, letter in sent.items():
+        assert letter["reason"].startswith(kept[number]["reason"])
+        assert (letter["value"] is not None) == ("value" in kept[number] and number not in large)
+        assert ("bytes is only in dead-letters/json/" in letter["reason"]) == (number in large)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from headrace.author.topology import Bolt, Out, Record, Store
@@ -29,6 +30,36 @@ def halves(record: dict[str, Any]) -> Iterator[dict[str, Any]]:
     if record["n"] % 20:
         raise KeyError("odd")
     yield {"n": record["n"] // 2}
+
+
+def _calls(folder: str, name: object) -> int:
+    """How often it was called with this, with this call."""
+    with (Path(folder) / str(name)).open("ab") as file:
+        file.write(b".")
+        return file.tell()
+
+
+def asked(key: str, folder: str) -> str:
+    """Raises on the first call only, on all but the first, or always; like a service that is not always there."""
+    called, kind = _calls(folder, f"asked-{key}"), key.partition(" ")[0]
+    if kind == "always" or (kind == "first" and called == 1) or (kind == "later" and called > 1):
+        raise TimeoutError(f"{key} {called}")
+    return key.upper()
+
+
+def told(record: dict[str, Any]) -> dict[str, Any]:
+    """The same for whole records, by the hundreds of their numbers; gives what does not fit for one."""
+    called, kind = _calls(record["folder"], f"told-{record['id']}"), record["id"] // 100
+    if (kind == 1 and called == 1) or (kind == 2 and called > 1):
+        raise TimeoutError(f"{record['id']} {called}")
+    return {"id": record["id"], "answer": 7 if kind == 3 and called == 1 else record["answer"]}
+
+
+def halved(amount: float, folder: str) -> float:
+    """Raises on 13 as long as it is broken."""
+    if amount == 13 and (Path(folder) / "broken").exists():
+        raise ValueError("thirteen")
+    return amount / 2
 
 
 class Balance(Processor):

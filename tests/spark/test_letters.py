@@ -144,7 +144,7 @@ def test_each_bad_record_is_a_letter_once_and_the_others_go_on(mode: Mode, spark
     assert len(letters(tmp_path)) == 8  # two were unreadable
     told = found["shares", "ZeroDivisionError: float division by zero"]
     assert told["function"] == "tests.spark.letters_functions:share"
-    assert told["place"].endswith("letters_functions.py:16")
+    assert told["place"].endswith("letters_functions.py:17")
     assert json.loads(told["record"]) == {"id": 3, "user": "bob", "amount": 1.0, "of": 0}
     assert base64.b64decode(told["value"]).decode() == FIRST[4]
     assert (told["source"], told["line"], told["file"].rpartition("/")[2]) == ("orders", 5, "0.json")
@@ -228,6 +228,55 @@ def test_keys_timers_and_bolts_that_raise_give_letters_too(spark: SparkSession, 
     assert (letter["function"], letter["line"]) == ("tests.spark.letters_functions:Shout.execute", 4)
 
 
+FLAKY = """\
+flow: flaky-letters
+sources:
+  orders:
+    files: {path: in}
+    format: json
+    schema: id BIGINT, key STRING, folder STRING
+steps:
+  asking:
+    from: orders
+    with: {answer: {python: "tests.spark.letters_functions:asked"}}
+  telling:
+    from: asking
+    map: {python: "tests.spark.letters_functions:told", returns: "id BIGINT, answer STRING"}
+sinks:
+  out: {from: telling, sqlite: {path: out.db, table: out}}
+"""
+
+
+@pytest.mark.parametrize("mode", [Mode.MICRO_BATCH, Mode.BATCH])
+def test_a_letter_is_what_was_left_out_whether_or_not_a_second_call_raises(
+    mode: Mode, spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "calls").mkdir()
+    keys = {1: "first", 2: "first", 3: "first", 4: "later", 5: "always", 6: "good"}
+    keys |= dict.fromkeys((100, 200, 300), "good") | {101: "later too"}
+    given = [{"id": n, "key": key, "folder": str(tmp_path / "calls")} for n, key in keys.items()]
+    flow = project(tmp_path, FLAKY, [json.dumps(one) for one in (*given, given[6])])
+    run(tmp_path, flow, spark, mode)
+
+    with closing(sqlite3.connect(tmp_path / "out.db")) as database:
+        written = dict(database.execute("SELECT id, answer FROM out"))
+    found = {json.loads(one["record"])["id"]: one for one in letters(tmp_path)}
+    assert len(found) == len(letters(tmp_path))
+    # Of three with the same argument the first call raised, whichever record it was for.
+    assert len({1, 2, 3} & set(found)) == 1
+    assert set(written) == {1, 2, 3, 4, 6, 100, 200} - (set(found) - {100})
+    assert written[4] == "LATER"
+    assert set(found) - {1, 2, 3} == {5, 100, 101, 300}
+    assert found[5]["reason"] == "TimeoutError: always 1"
+    assert found[100]["reason"] == "TimeoutError: 100 1", "of two records that are alike one was left out"
+    assert found[300]["reason"].startswith("what it gave does not fit its columns")
+    assert found[101]["reason"] == "TimeoutError: 101 1", "it did not come there again, but was noted"
+    assert "value" not in found.pop(101)
+    for number, letter in found.items():
+        assert json.loads(base64.b64decode(letter["value"]))["id"] == number
+        assert letter["place"].rpartition("/")[2].startswith("letters_functions.py:")
+
+
 def test_more_letters_than_allowed_or_a_rule_that_stops_end_the_flow(spark: SparkSession, tmp_path: Path) -> None:
     from headrace.run.failure import explain
 
@@ -261,4 +310,4 @@ def test_a_generator_that_raises_gives_nothing_of_that_record() -> None:
     failed, *good = made.to_pylist()
     assert [row["n"] for row in good] == [20, 10]
     assert (failed["n"], failed[FAILED]["reason"], failed[FAILED]["record"]) == (None, "KeyError: 'odd'", '{"n": 1}')
-    assert failed[FAILED]["place"].endswith("letters_functions.py:30")
+    assert failed[FAILED]["place"].endswith("letters_functions.py:31")

@@ -12,12 +12,13 @@ from headrace.check import check
 from headrace.cli.letters import safe
 from headrace.compile.again import way
 from headrace.compile.explain import explain, text
-from headrace.compile.letters import Rate, file_of
+from headrace.compile.letters import Rate, Recent, file_of
 from headrace.compile.planner import plan
 from headrace.declare import flowfile
 from headrace.declare.resolve import resolve
 from headrace.errors import DataError, UsageError
 from headrace.observe.progress import Totals, show
+from headrace.operators.calls import Note, _Gathering, once_more
 from headrace.run import letters
 from headrace.run.home import Home
 
@@ -76,6 +77,29 @@ def test_more_than_so_many_in_a_minute_are_too_many() -> None:
     rate.check(1, "flow")
     with pytest.raises(DataError, match="more than 3 dead letters in a minute"):
         rate.check(2, "flow")
+
+
+def test_all_queries_of_a_flow_count_towards_one_bound() -> None:
+    recent = Recent()
+    one, other = Rate(3, recent), Rate(3, recent)
+    one.add(2)
+    assert other.allows(1)
+    assert not other.allows(2)
+
+
+def test_notes_of_calls_come_together_up_to_a_bound_and_decide_what_a_second_call_tells() -> None:
+    gathering = _Gathering(2)
+    kept: dict[tuple[str, str], Note] = {}
+    for towards, call in (("a", "x"), ("a", "x"), ("b", "x"), ("a", "y")):
+        kept = gathering.addInPlace(kept, {(towards, call): Note("step", "why", "f", "f.py:1", None)})
+    assert {key: note.times for key, note in kept.items()} == {("a", "x"): 2, ("b", "x"): 1}
+    again = once_more({"x": Note("step", "why", "f", "f.py:1", None)})
+    told = again.before("x")
+    assert told is not None
+    assert (told["reason"], told["call"]) == ("why", "x")
+    assert again.before("z") is None
+    only_now = again.raised("z", "step", {"reason": "now", "function": "f", "place": "p", "record": "{}"}, whole=True)
+    assert only_now["reason"] is None, "its row is in the sinks"
 
 
 def test_letters_in_a_home_are_counted_and_a_plan_takes_each_once(tmp_path: Path) -> None:

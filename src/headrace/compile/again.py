@@ -6,9 +6,13 @@ sinks are not written again. What a source refused is decoded anew.
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headrace.catalogue import SOURCES
@@ -22,6 +26,7 @@ from headrace.connectors.base import ORIGIN, Reading, ReplayableSource
 from headrace.connectors.time import ARRIVAL
 from headrace.model import Flow, Port, Schema, Sink, Source, Step
 from headrace.operators.base import Operator
+from headrace.operators.calls import Note, Notes, once_more
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -115,7 +120,8 @@ class _Letters(ReplayableSource[Any]):
 def put_through(plan: Plan, where: Where, step: str, letters: Sequence[Letter], batch: int) -> dict[str, int]:
     """Puts letters of one step through again as a batch of its own; how many failed once more, by step.
 
-    A batch that is repeated, because the one before was cut short, is recognised by the sinks.
+    What goes to the sinks, and what fails again, is on disk before the first of them is written. A batch that is
+    repeated, because the one before was cut short, is that again, and recognised by the sinks.
     """
     flow, session = plan.flow, where.session
     part = flow[step]
@@ -134,32 +140,60 @@ def put_through(plan: Plan, where: Where, step: str, letters: Sequence[Letter], 
         port = part.inputs[0] if function else Port(step)
         given[port] = _rows(where, plan.schemas[port], letters)
     query = next(q for q in plan.queries if step in q.owned)
-    looking = dead.Looking(frozenset(p.name for p in flow))
-    for rejects in (looking, dead.Counting(Once(session))):
+    rate = dead.Rate(len(letters) * 1000)
+    notes = Notes(session, rate.most + 1)
+
+    def frames(rejects: dead.Rejects) -> dict[str, DataFrame]:
         branch = Branch(plan, where, given, rejects=rejects)
         if isinstance(part, Step) and not function and part.expect is not None:
             held = dead.expected(part, given[Port(step)], plan.schemas[Port(step)], rejects)
             branch.frames[Port(step)] = held
-        frames = {name: branch.frame(flow[name].inputs[0]) for name in names}
-    lowered = Lowered(
-        plan=plan,
-        query=query,
-        trunk=next(iter(frames.values())),
-        where=where,
-        counter=Once(session),
-        rate=dead.Rate(len(letters) * 1000),
-    )
-    for name, frame in frames.items():
+        return {name: branch.frame(flow[name].inputs[0]) for name in names}
+
+    nothing = session.range(0)
+    lowered = Lowered(plan=plan, query=query, trunk=nothing, where=where, counter=Once(session), rate=rate, notes=notes)
+    kept = rows_of(where.home, batch)
+    ready = kept / "failed.json"
+    if not ready.exists():
+        shutil.rmtree(kept, ignore_errors=True)
+        for name in names:
+            made = frames(dead.Counting(Once(session), notes.calls(name)))[name]
+            made.write.parquet((kept / name).as_uri())
+        raised = notes.take()
+        looking = dead.Looking(frozenset(p.name for p in flow), once_more(raised))
+        frames(looking)
+        written_whole(ready, _keep(lowered, query, looking.found, raised, batch))
+    for name in names:
+        frame = session.read.parquet((kept / name).as_uri())
         lowered.write_sink(flow[name], frame, batch)  # type: ignore[arg-type]
-    return _keep(lowered, query, looking.found, batch)
+    failed: dict[str, int] = json.loads(ready.read_text(encoding="utf-8"))
+    return failed
 
 
-def _keep(lowered: Lowered, query: Query, found: list[DataFrame], batch: int) -> dict[str, int]:
+def rows_of(home: Path, batch: int) -> Path:
+    """Where a batch of a replay lies as it goes to the sinks, a folder for each."""
+    return (home / "rows" / str(batch)).resolve()
+
+
+def written_whole(file: Path, told: Mapping[str, Any]) -> None:
+    """Writes a file that appears whole."""
+    draft = file.with_suffix(".new")
+    with draft.open("w", encoding="utf-8") as out:
+        json.dump(told, out, indent=1)
+        out.flush()
+        os.fsync(out.fileno())
+    draft.replace(file)
+
+
+def _keep(
+    lowered: Lowered, query: Query, looked: list[DataFrame], notes: Mapping[str, Note], batch: int
+) -> dict[str, int]:
     import time
 
-    if not found:
+    if not looked:
         return {}
-    letters = dead.at_time(reduce(lambda a, b: a.unionByName(b), found), round(time.time() * 1000))
+    found = dead.raised_on(reduce(lambda a, b: a.unionByName(b), looked), notes)
+    letters = dead.at_time(found, round(time.time() * 1000))
     file = dead.file_of(lowered.where.home, query.name, batch)
     return dead.keep(letters, file, query.name, batch, lowered.rate, lowered.plan.flow.name)
 

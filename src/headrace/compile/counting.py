@@ -207,6 +207,11 @@ class Once:
         out = F.count_if(~F.col(_FLAG)).alias(field)
         return self._counted.observe(flagged(frame, condition), name, out).where(_FLAG).drop(_FLAG)
 
+    @property
+    def used(self) -> bool:
+        """Whether there is anything to count."""
+        return self._counted.used
+
     def read(self) -> Counts:
         """What was counted."""
         found = self._counted.read()

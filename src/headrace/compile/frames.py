@@ -133,6 +133,7 @@ class Branch:
             aside=self.where.aside(part.name) if self.streaming and part.name == self._query else None,
             reject=self._reject(part.name),
             carried=self._carried(frames),
+            calls=self.rejects.calls,
             failures=dead.failures_folder(self.where.home, self._query, part.name).resolve(),
             keep=None if isinstance(self.wires, Uncounted) else self.wires.kept,
             mark=self._late_by(part) if self.streaming and operator.drops_late() else None,
@@ -212,7 +213,7 @@ class Branch:
             elif reading.reasons:
                 frame = self._readable(source, frame).drop(REASON)
             if source.time is not None and columns.event_time is not None:
-                frame = timed(source, frame, columns.event_time, self.rejects)
+                frame = timed(source, frame, columns.event_time, self.rejects, self.where.at)
             return frame.select(*(f"`{name}`" for name in (*columns.names, *self._carried((frame,)))))
 
         return {OUT: read() if source.table is None else self.where.tables.frame(source.name, source.table, read)}

@@ -17,12 +17,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headrace.compile.counting import TIMED, Counter, Counts
 from headrace.connectors.base import ORIGIN
 from headrace.errors import DataError
 from headrace.model import Schema
+from headrace.operators.calls import UNNOTED, Calls, Note
 from headrace.operators.letters import LETTERS, because
 
 if TYPE_CHECKING:
@@ -33,6 +35,11 @@ FOLDER = "dead-letters"
 FAILURES = "failed"
 """In the run's home: what keyed functions raised on, until the batch is written."""
 _HIDDEN = "_headrace_"
+_MESSAGE = 100_000
+"""Bytes of a value, key or record that go into a message; as text in JSON they are a few times as many, and Kafka takes
+a megabyte unless told otherwise."""
+CALL = "_headrace_call"
+"""Beside letters: the call that raised, where one did."""
 _COUNTS = ("unreadable", "dead_letters")
 _MINUTE = 60.0
 _SAME = (".read", TIMED)
@@ -59,6 +66,7 @@ class Rejects(Protocol):
     """What becomes of bad records in one lowering of a flow."""
 
     carried: tuple[str, ...]
+    calls: Calls
 
     def take(
         self,
@@ -81,6 +89,7 @@ class Counting:
     """The main path: bad records are counted and left out."""
 
     counter: Counter
+    calls: Calls = UNNOTED
     carried: tuple[str, ...] = ()
     _names: dict[str, int] = field(default_factory=dict)
 
@@ -113,6 +122,7 @@ class Looking:
 
     owned: frozenset[str]
     """The parts whose dead letters are asked for; another query has those of the others."""
+    calls: Calls
     carried: tuple[str, ...] = (ORIGIN,)
     found: list[DataFrame] = field(default_factory=list)
 
@@ -150,7 +160,9 @@ def _letters(part: str, frame: DataFrame, failed: Column, readable: bool) -> Dat
     for name in LETTERS.names:
         if name not in told and name != "at":
             told[name] = F.col(f"{ORIGIN}.{name}") if name in known else F.lit(None)
-    return frame.where(failed.isNotNull()).select(*(told[n].cast(str(LETTERS[n])).alias(n) for n in told))
+    # Without a reason: a function that did not raise when it counted. Its row is in the sinks.
+    bad = frame.where(failed["reason"].isNotNull())
+    return bad.select(*(told[n].cast(str(LETTERS[n])).alias(n) for n in told), failed["call"].alias(CALL))
 
 
 def as_json(frame: DataFrame) -> Column:
@@ -196,21 +208,38 @@ def counted(*counts: Counts) -> int:
     return sum(int(found.get(name) or 0) for one in counts for found in one.taken.values() for name in _COUNTS)
 
 
+class Recent:
+    """The dead letters of the last minute; all queries of a flow add to one."""
+
+    def __init__(self) -> None:
+        self._told: deque[tuple[float, int]] = deque()
+        self._lock = Lock()
+
+    def add(self, number: int) -> None:
+        with self._lock:
+            self._told.append((time.monotonic(), number))
+
+    def number(self) -> int:
+        """How many there were."""
+        with self._lock:
+            while self._told and self._told[0][0] < time.monotonic() - _MINUTE:
+                self._told.popleft()
+            return sum(n for _, n in self._told)
+
+
 @dataclass
 class Rate:
     """How many dead letters there were in the last minute, and how many there may be."""
 
     most: int
-    _recent: deque[tuple[float, int]] = field(default_factory=deque)
+    recent: Recent = field(default_factory=Recent)
 
     def allows(self, number: int) -> bool:
         """Whether so many more may come now."""
-        while self._recent and self._recent[0][0] < time.monotonic() - _MINUTE:
-            self._recent.popleft()
-        return sum(n for _, n in self._recent) + number <= self.most
+        return self.recent.number() + number <= self.most
 
     def add(self, number: int) -> None:
-        self._recent.append((time.monotonic(), number))
+        self.recent.add(number)
 
     def check(self, number: int, flow: str, example: str = "") -> None:
         """Raises if so many more are too many."""
@@ -247,16 +276,80 @@ def failures_frame(session: SparkSession, failures: list[tuple[str, dict[str, st
     """The same as dead letters but for `at`."""
     from headrace.expressions.spark import spark_schema
 
-    columns = spark_schema(LETTERS.keeping(n for n in LETTERS.names if n != "at"))
+    columns = spark_schema(LETTERS.keeping(n for n in LETTERS.names if n != "at")).add(CALL, "string")
     rows = [tuple({"step": step, **told}.get(name) for name in columns.fieldNames()) for step, told in failures]
     return session.createDataFrame(rows, columns)
+
+
+def raised_on(found: DataFrame, notes: Mapping[str, Note]) -> DataFrame:
+    """Of letters that were found, those of calls that raised as often as they did; what was not found, as noted.
+
+    Records that are alike have the same digest, and a function may have raised on some of them only. One that is
+    not found comes from a function that gave something else the second time: what is noted is all that is known.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    if not notes:
+        return found
+    columns = f"{CALL} STRING, times INT, step STRING, reason STRING, function STRING, place STRING, record STRING"
+    said = "when the batch was read again it did not come to the function as before, and is not known"
+    told = found.sparkSession.createDataFrame(
+        [
+            (call, n.times, n.step, n.reason if n.record else f"{n.reason}; {said}", n.function, n.place, n.record)
+            for call, n in notes.items()
+        ],
+        columns,
+    )
+    alike = Window.partitionBy(CALL).orderBy("source", "topic", "partition", "offset", "file", "line", "record")
+    by_call = found.where(F.col(CALL).isNotNull()).withColumn("_headrace_rank", F.row_number().over(alike))
+    as_often = by_call.join(told.select(CALL, "times"), CALL).where("_headrace_rank <= times")
+    missing = told.join(by_call.select(CALL), CALL, "left_anti")
+    whole = found.where(F.col(CALL).isNull()).unionByName(as_often.select(*found.columns))
+    return whole.unionByName(missing.drop("times"), allowMissingColumns=True)
+
+
+def not_found(letters: DataFrame, owned: Iterable[str], *counts: Counts) -> list[tuple[str, dict[str, str]]]:
+    """A letter for each part that has rejected more records than were found again, so that it is not silent."""
+    kept = {row["step"]: row["count"] for row in letters.groupBy("step").count().collect()}
+    found = []
+    for part in owned:
+        # What two steps read may be lowered, and counted, twice: no count alone is more than there were.
+        numbers = [
+            int(told.get(name) or 0)
+            for one in counts
+            for where, told in one.taken.items()
+            if where.startswith(f"{part}.")
+            for name in _COUNTS
+        ]
+        missing = max(numbers, default=0) - kept.get(part, 0)
+        if missing > 0:
+            reason = f"{missing} records were rejected and not found again: a function before gave other answers"
+            found.append((part, {"reason": reason}))
+    return found
+
+
+def bounded(letters: DataFrame, kept: str) -> DataFrame:
+    """The letters without what is too large for a message; their reason says so, and where all of it is."""
+    from pyspark.sql import functions as F
+
+    notes = []
+    for name in ("value", "key", "record"):
+        size = F.octet_length(name)
+        said = F.concat(F.lit(f"its {name} of "), F.format_number(size, 0), F.lit(f" bytes is only in {kept}"))
+        notes.append(F.when(size > _MESSAGE, said))
+        letters = letters.withColumn(f"{_HIDDEN}{name}", F.when(size <= _MESSAGE, F.col(name)))
+    letters = letters.withColumn("reason", F.concat_ws("; ", "reason", *notes))
+    return letters.select(
+        *(F.col(f"{_HIDDEN}{n}" if n in ("value", "key", "record") else n).alias(n) for n in LETTERS.names)
+    )
 
 
 def at_time(frame: DataFrame, milliseconds: int) -> DataFrame:
     """Letters with the time of their batch."""
     from pyspark.sql import functions as F
 
-    return frame.withColumn("at", F.timestamp_millis(F.lit(milliseconds))).select(*LETTERS.names)
+    return frame.withColumn("at", F.timestamp_millis(F.lit(milliseconds))).select(*LETTERS.names, CALL)
 
 
 def keep(letters: DataFrame, file: Path, query: str, batch: int, rate: Rate, flow: str) -> dict[str, int]:
@@ -270,7 +363,8 @@ def keep(letters: DataFrame, file: Path, query: str, batch: int, rate: Rate, flo
     order = ("source", "topic", "partition", "offset", "file", "line", "step", "reason", "record")
     with draft.open("w", encoding="utf-8") as out:
         for number, row in enumerate(letters.orderBy(*order).toLocalIterator()):
-            letter = {"id": f"{query}/{batch}/{number}"} | {k: _plain(v) for k, v in row.asDict().items()}
+            told = {name.removeprefix(_HIDDEN): _plain(value) for name, value in row.asDict().items()}
+            letter = {"id": f"{query}/{batch}/{number}"} | told
             if not rate.allows(number + 1):
                 out.close()
                 draft.unlink()

@@ -24,8 +24,10 @@ from headrace.connectors.base import Batch, Between, Holding, Place, SinkConnect
 from headrace.errors import FlowError
 from headrace.formats.base import Format
 from headrace.model import DEAD_LETTER, Delivery, Port, Sink, Step
+from headrace.operators.calls import UNNOTED, Note, Notes, once_more
 from headrace.operators.expect import DeadLetters
 from headrace.operators.late import put_aside
+from headrace.operators.letters import LETTERS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -59,6 +61,8 @@ class Lowered:
     repeated: int | None = None
     """The batch that was begun and not finished when the query was lowered."""
     rate: dead.Rate
+    notes: Notes
+    """Of the calls that raise."""
 
     def write(self, frame: DataFrame, batch_id: int) -> Outcome:
         """Write one batch of the trunk to every sink; for foreachBatch, or once in batch mode."""
@@ -67,6 +71,7 @@ class Lowered:
         sinks = [s for s in self.plan.flow.sinks if s.name in self.query.sinks]
         sides, again = self._sides(), batch_id == self.repeated
         dead.forget_failures(self.where.home, self.query.name, batch_id)
+        self.notes.take()  # what an attempt that failed has left
         shared = len(sinks) > 1 or bool(sides) or again or (bool(self.query.stateful) and self._rejects_behind())
         if shared:
             frame = frame.persist()  # every sink reads the batch; without this each would compute it again
@@ -79,17 +84,18 @@ class Lowered:
             for sink in sinks:
                 once = Once(self.where.session)
                 wires = once if self.where.counted else Uncounted()
-                branch = Branch(self.plan, self.where, given, rejects=Counting(once), wires=wires)
+                branch = Branch(self.plan, self.where, given, rejects=self._counting(once, sink.name), wires=wires)
                 taken = branch.frame(sink.inputs[0])
                 if sink.inputs[0] in sides:
                     taken = wires.wire(taken, str(sink.inputs[0]))
-                written[sink.name] = self.write_sink(sink, taken, batch_id)
+                observed = once.used or behind.used or isinstance(self.counter, Once)
+                counted = not observed or (self.connector(sink).in_one_action and not again)
+                written[sink.name] = self.write_sink(sink, taken, batch_id, counted=counted)
                 branches[sink.name] = once.read()
             assert not isinstance(self.counter, Observed), "in real-time mode no batch is written"
             outcome = Outcome(trunk=self.counter.read(), behind=behind.read(), branches=branches, sinks=written)
             given |= {self.query.trunk: frame}
-            # Up to the trunk all was counted; behind it, a sink that has the batch already has not looked.
-            written |= self.keep_letters(given, batch_id, outcome, again=again and self._rejects_behind())
+            written |= self.keep_letters(given, batch_id, outcome)
         finally:
             if shared:
                 frame.unpersist()
@@ -98,6 +104,9 @@ class Lowered:
                 shutil.rmtree(aside.batch(batch_id), ignore_errors=True)
         dead.forget_failures(self.where.home, self.query.name, batch_id)
         return outcome
+
+    def _counting(self, once: Once, sink: str) -> Counting:
+        return Counting(once, self.notes.calls(sink))
 
     def _given(self, frame: DataFrame, behind: Once) -> DataFrame:
         """A batch of the trunk as the sinks are given it."""
@@ -116,7 +125,9 @@ class Lowered:
         """What writes to a sink."""
         return self.where.sinks.get(sink.name) or SINKS[sink.connector](sink.options)
 
-    def holds(self, sink: Sink, batches: tuple[int, int] | None = None) -> DataFrame | None:
+    def holds(
+        self, sink: Sink, batches: tuple[int, int] | None = None, replays: tuple[Place, ...] = ()
+    ) -> DataFrame | None:
         """What a sink holds of the run; None: it cannot be read back."""
         connector = self.connector(sink)
         return connector.holds(
@@ -126,12 +137,13 @@ class Lowered:
                 format=format_of(sink, connector.default_format),
                 place=self.where.place(self.plan.flow, sink.name),
                 batches=batches,
+                replays=replays,
             )
         )
 
     def answer(self, sink: Sink) -> DataFrame:
         """What a sink should hold of the trunk as a batch."""
-        rejects = Counting(Once(self.where.session))
+        rejects = Counting(Once(self.where.session), self.where.calls)
         given = {self.query.trunk: self._expected(self.trunk, rejects)}
         return Branch(self.plan, self.where, given, rejects=rejects).frame(sink.inputs[0])
 
@@ -151,9 +163,12 @@ class Lowered:
         return expects or any(may_reject(flow[n]) for n in behind)
 
     def keep_letters(
-        self, given: Mapping[Port, DataFrame], batch_id: int, outcome: Outcome, *, again: bool
+        self, given: Mapping[Port, DataFrame], batch_id: int, outcome: Outcome, *, again: bool = False
     ) -> dict[str, Written]:
-        """Writes the dead letters of a batch, if it has any; what became of them in each sink that takes some."""
+        """Writes the dead letters of a batch, if it has any; what became of them in each sink that takes some.
+
+        `again`: they are looked for whatever was counted.
+        """
         where, query, flow = self.where, self.query, self.plan.flow
         number = dead.counted(outcome.trunk, outcome.behind, *outcome.branches.values())
         written: dict[str, Written] = {}
@@ -161,33 +176,46 @@ class Lowered:
         failures = list(dead.failures_of(where.home, query.name, owned, batch_id))
         if not (again or number or failures):
             return written
-        if {*query.sources, *query.steps} <= {*query.owned}:
-            self.rate.check(number, flow.name)
+        notes = self.notes.take()
+        alone = {*query.sources, *query.steps} <= {*query.owned}
+        self.rate.check(max(number if alone else 0, len(notes)), flow.name)
         where.session.sparkContext.setJobDescription(f"headrace dead letters of {query.name} batch {batch_id}")
-        found, at = self._letters(given, batch_id, number)
+        looked, at, parts = self._letters(given, batch_id, number, notes)
         if failures:
-            found.append(dead.failures_frame(where.session, failures))
-        if not found:
+            looked.append(dead.failures_frame(where.session, failures))
+        if not looked:
             return written
-        letters = dead.at_time(reduce(lambda a, b: a.unionByName(b), found), at).persist()
+        found = reduce(lambda a, b: a.unionByName(b), looked).persist()
+        letters = dead.raised_on(found, {c: n for c, n in notes.items() if n.step in query.owned})
+        lost = dead.not_found(letters, parts, outcome.trunk, outcome.behind, *outcome.branches.values())
+        if lost:
+            letters = letters.unionByName(dead.failures_frame(where.session, lost))
+        letters = dead.at_time(letters, at).persist()
         try:
             file = dead.file_of(where.home, query.name, batch_id)
             kept = dead.keep(letters, file, query.name, batch_id, self.rate, flow.name)
             for sink in (s for s in flow.sinks if s.name in query.letters and kept):
-                ports = {Port(p.name, DEAD_LETTER): letters.where(f"step = '{p.name}'") for p in flow}
+                routed = letters.select(*LETTERS.names)
+                if self.connector(sink).carries == "bytes":
+                    routed = dead.bounded(letters, str(file.relative_to(where.home)))
+                ports = {Port(p.name, DEAD_LETTER): routed.where(f"step = '{p.name}'") for p in flow}
                 branch = Branch(self.plan, where, ports, rejects=Counting(Once(where.session)))
                 written[sink.name] = self.write_sink(sink, branch.frame(sink.inputs[0]), batch_id)
         finally:
             letters.unpersist()
+            found.unpersist()
         if kept:
             where.note({"query": query.name, "batch": batch_id, "steps": kept})
         return written
 
-    def _letters(self, given: Mapping[Port, DataFrame], batch_id: int, number: int) -> tuple[list[DataFrame], int]:
-        """The rejected records of a batch, found by reading it again; and when the batch was planned."""
+    def _letters(
+        self, given: Mapping[Port, DataFrame], batch_id: int, number: int, notes: Mapping[str, Note]
+    ) -> tuple[list[DataFrame], int, tuple[str, ...]]:
+        """The rejected records of a batch, found by reading it again; when it was planned; and whose could be."""
         query, flow = self.query, self.plan.flow
         where, at = self.once_more(batch_id)
-        looking = Looking(frozenset(query.owned))
+        parts = tuple(query.owned)
+        looking = Looking(frozenset(query.owned), once_more(notes))
         try:
             branch = Branch(self.plan, where, {}, rejects=looking)
             for port in self.fronts():
@@ -199,14 +227,14 @@ class Lowered:
             if all(SOURCES[s.connector].strongest is Delivery.EXACTLY_ONCE for s in flow.sources):
                 raise
             told = {"reason": f"{number} records were rejected and are lost: {error.problems[0].message}"}
-            looking.found = [dead.failures_frame(where.session, [(query.sources[0], told)])]
+            looking.found, parts = [dead.failures_frame(where.session, [(query.sources[0], told)])], ()
         if query.stateful and query.trunk in given:
-            behind = Looking(looking.owned, carried=(), found=looking.found)
+            behind = Looking(looking.owned, looking.calls, carried=(), found=looking.found)
             given = {**given, query.trunk: self._expected(given[query.trunk], behind)}
             branch = Branch(self.plan, where, given, rejects=behind)
             for sink in (s for s in flow.sinks if s.name in query.sinks):
                 branch.frame(sink.inputs[0])
-        return looking.found, at
+        return looking.found, at, parts
 
     def once_more(self, batch_id: int) -> tuple[Where, int]:
         """Where exactly what a batch has read is read again, as a batch; and when it was planned, in milliseconds."""
@@ -220,7 +248,7 @@ class Lowered:
             leaf.source: Between(start=start, end=end, kept=f"{kept}{leaf.folder}")
             for leaf, start, end in zip(self.leaves, starts, ends, strict=True)
         }
-        return replace(where, between=between), at
+        return replace(where, between=between, at=at), at
 
     def _first(self) -> list[str]:
         """The steps that remember and that nothing before them does."""
@@ -256,7 +284,8 @@ class Lowered:
             port: put_aside(session, self.where.aside(port.step), batch_id, self.plan.schemas[port]) for port in sides
         }
 
-    def write_sink(self, sink: Sink, frame: DataFrame, batch_id: int) -> Written:
+    def write_sink(self, sink: Sink, frame: DataFrame, batch_id: int, *, counted: bool = True) -> Written:
+        """Writes a batch to a sink; `counted`: to write it is enough to know what is counted on the way."""
         connector = self.connector(sink)
         form = format_of(sink, connector.default_format)
         if connector.carries == "bytes" and form is not None:
@@ -266,7 +295,7 @@ class Lowered:
             return Written(skipped=frame.count())
         session = self.where.session
         session.sparkContext.setJobDescription(f"headrace sink {sink.name} batch {batch_id}")
-        if connector.complete and connector.in_one_action:
+        if connector.complete and counted:
             return connector.write(frame, batch)
         frame = frame.persist()
         try:
@@ -321,7 +350,10 @@ def lower(plan: Plan, query: Query, where: Where) -> Lowered:
     """The frames of a query. With a streaming session the trunk is a stream, else a batch over all there is."""
     counter = Observed() if where.real_time else Stream(where.session) if where.streaming else Once(where.session)
     wires = counter if where.counted else Uncounted()
-    branch = Branch(plan, where, {}, rejects=Counting(counter), wires=wires, streaming=where.streaming, trunk=query)
+    most = (plan.flow.dead_letters or DeadLetters()).per_minute
+    notes = Notes(where.session, most + 1)
+    rejects = Counting(counter, notes.calls() if where.calls is UNNOTED else where.calls)
+    branch = Branch(plan, where, {}, rejects=rejects, wires=wires, streaming=where.streaming, trunk=query)
     trunk = branch.frame(query.trunk)
     return Lowered(
         plan=plan,
@@ -331,5 +363,6 @@ def lower(plan: Plan, query: Query, where: Where) -> Lowered:
         counter=counter,
         leaves=leaves(trunk) if where.streaming else (),
         repeated=_unfinished(where.checkpoint) if where.streaming else None,
-        rate=dead.Rate((plan.flow.dead_letters or DeadLetters()).per_minute),
+        rate=dead.Rate(most, where.recent),
+        notes=notes,
     )

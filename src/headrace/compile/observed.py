@@ -43,6 +43,10 @@ class Counted:
         self._taken.setdefault(name, []).append(seen)
         return frame.observe(seen, *metrics)
 
+    @property
+    def used(self) -> bool:
+        return bool(self._taken)
+
     def read(self) -> Metrics:
         """What was counted so far. What no action has computed is left out; counts of one name are added up."""
         if not self._taken:

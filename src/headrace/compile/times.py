@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-def timed(source: Source, frame: DataFrame, column: str, rejects: Rejects) -> DataFrame:
+def timed(source: Source, frame: DataFrame, column: str, rejects: Rejects, at: int | None = None) -> DataFrame:
     """The frame with its time column made; what has none that is believed is rejected.
+
+    `at`: when the batch was planned, in milliseconds, where it is read once more.
 
     Before the watermark is set, so that a record from the far future does not make all others late.
     """
@@ -24,14 +26,15 @@ def timed(source: Source, frame: DataFrame, column: str, rejects: Rejects) -> Da
     time: Time = source.time
     if time.kind == "processing":
         # Of the batch, and the same when it is repeated.
-        frame = frame.withColumn(column, F.current_timestamp())
+        now = F.current_timestamp() if at is None else F.timestamp_millis(F.lit(at))
+        frame = frame.withColumn(column, now)
         return rejects.take(source.name, frame, because(F.lit(None)), F.lit(False), counted=UNTIMED)
     made = F.col(ARRIVAL) if time.kind == "ingestion" else time.moment(F.col(f"`{column}`"))
     frame = frame.withColumn(column, made)
-    at = F.col(f"`{column}`")
-    ahead = _ahead(time, at, arrives=SOURCES[source.connector].arrival is not None)
-    bad = at.isNull() | ahead
-    reason = F.when(at.isNull(), F.lit("the record has no time that can be read")).when(
+    told = F.col(f"`{column}`")
+    ahead = _ahead(time, told, arrives=SOURCES[source.connector].arrival is not None)
+    bad = told.isNull() | ahead
+    reason = F.when(told.isNull(), F.lit("the record has no time that can be read")).when(
         ahead, F.lit("the time of the record lies too far in the future")
     )
     return rejects.take(source.name, frame, because(reason), bad, counted=UNTIMED)

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.compile.letters import Recent
 from headrace.compile.spans import Again
 from headrace.compile.tables import Tables
 from headrace.connectors.base import Between, Place, SinkConnector, SourceConnector
 from headrace.model import Flow
+from headrace.operators.calls import UNNOTED, Calls
 from headrace.operators.late import Aside
 
 if TYPE_CHECKING:
@@ -38,10 +40,16 @@ class Where:
     """Whether what sources hold is noted in the home, so that a batch that is repeated has the same records."""
     again: Again | None = None
     """Some batches of a stream, to be answered once more as one batch."""
+    at: int | None = None
+    """When the batch that is read once more was planned, in milliseconds: what was now to it."""
+    calls: Calls = UNNOTED
+    """Where a run is answered once more: the calls that raised then."""
     checkpoint: Path | None = None
     """Of the query that is lowered, where there is one."""
     note: Callable[[dict[str, Any]], None] = lambda told: None
     """Told of the dead letters of a batch, once they are kept."""
+    recent: Recent = field(default_factory=Recent)
+    """The dead letters of the last minute, of all queries that run here."""
     counted: bool = False
     """Whether rows are counted on every wire, for the ledger."""
     journal: Path | None = None

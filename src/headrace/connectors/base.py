@@ -139,6 +139,8 @@ class Holding:
     place: Place
     batches: tuple[int, int] | None = None
     """The first and last batch, for sinks that know which row is of which; others give all."""
+    replays: tuple[Place, ...] = ()
+    """Where replays of the run's dead letters wrote from, for sinks that know who wrote what."""
 
 
 @dataclass(frozen=True, kw_only=True)

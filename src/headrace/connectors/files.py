@@ -276,6 +276,7 @@ class FilesSink(IdempotentSink[FilesSinkOptions]):
         kind, options = holding.format.file_options()
         path, columns = located(self.options.path, holding.place), spark_schema(holding.schema)
         files = published_files(holding.session, holding.place, path, holding.batches)
+        files += [f for place in holding.replays for f in published_files(holding.session, place, path, None)]
         if kind in ("json", "text") or not files:
             raw = holding.session.read.options(__globPaths__="false", basePath=path)
             return self._decoded_files(raw, files, holding) if files else holding.session.createDataFrame([], columns)

@@ -84,7 +84,7 @@ class SqliteSink(TableSink[SqliteOptions]):
     text as SQLite's own functions read it; nested values are JSON text; decimals of more than 15 digits are text.
     """
 
-    in_one_action = False
+    in_one_action = False  # rows are fetched part by part
 
     def write(self, frame: DataFrame, batch: Batch) -> Written:
         path = batch.place.base / self.options.path

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal, Protocol, TypeVar
 
 from headrace.model import OUT, Changes, Schema
+from headrace.operators.calls import UNNOTED, Calls
 from headrace.operators.late import Aside
 from headrace.operators.letters import Reject, stop_at
 from headrace.options import Options
@@ -82,6 +83,8 @@ class Lowering:
     """What takes the records out that the step cannot take."""
     carried: tuple[str, ...] = ()
     """Columns beside those of the schemas that a step which makes each record of one other must pass on."""
+    calls: Calls = UNNOTED
+    """What becomes of calls of its functions that raise."""
     failures: Path | None = None
     """Where a step that cannot reject, because it keeps state, puts the records its function raised on; a folder
     for each batch. None: the flow stops at the first."""

@@ -52,7 +52,9 @@ from headrace.model.types import (
     is_integer,
     parse_type,
 )
-from headrace.operators.base import Say
+from headrace.operators.base import Lowering, Say
+from headrace.operators.calls import UNNOTED, Calls, call_of, digest_of
+from headrace.operators.groupings import TASK
 from headrace.operators.letters import FAILED, failed_type
 from headrace.options import refuse
 
@@ -60,6 +62,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column
 
+Answers = tuple[dict[str, Any], list[Mapping[str, Any]]]
+"""What a record function gave for a record: what is carried beside it, and the rows."""
 MARKER = "HEADRACE-FUNCTION-ERROR "
 """What stands before the JSON of a failed call in an exception's text, so that it survives Spark's wrapping."""
 
@@ -224,8 +228,11 @@ class Function:
         udf = F.udf(wrapped, spark_type(kind), useArrow=True)
         return udf(*(F.col(f"`{name}`") for name in names))
 
-    def attempt(self, given: Schema, step: str) -> Column:
-        """The Spark column of an Arrow UDF that does not fail: a struct of `value` and `failed`, a FAILED_TYPE."""
+    def attempt(self, low: Lowering, number: int, record: Column) -> Column:
+        """The Spark column of an Arrow UDF that does not fail: a struct of `value` and `failed`, a FAILED_TYPE.
+
+        It is the step's function of that number; `record` is a digest of what it is called for.
+        """
         from pyspark.sql import functions as F
         from pyspark.sql.types import StructType
 
@@ -233,21 +240,27 @@ class Function:
 
         travel_by_value(self.callable)
         names = list(inspect.signature(self.callable).parameters)
+        step, calls = low.step, low.calls
         wrapped = boundary(self.callable, step, names, _strict(self.callable))
 
-        def call(*arguments: Any) -> tuple[Any, Any]:
-            try:
-                return wrapped(*arguments), None
-            except UserFunctionError as error:
-                said = failure_of(error)
-                return None, (said["reason"], said["function"], said["place"], None)
+        def call(digest: int, *arguments: Any) -> tuple[Any, Any]:
+            this = call_of(step, number, digest)
+            told = calls.before(this)
+            if told is None:
+                try:
+                    return wrapped(*arguments), None
+                except UserFunctionError as error:
+                    told = calls.raised(this, step, failure_of(error), whole=False)
+            return None, tuple(told.values())
 
-        kind = StructType().add("value", spark_type(self.column_type(given, _silent))).add("failed", failed_type())
-        udf = F.udf(call, kind, useArrow=True)
-        return udf(*(F.col(f"`{name}`") for name in names))
+        given = self.column_type(low.given[0], _silent)
+        kind = StructType().add("value", spark_type(given)).add("failed", failed_type())
+        # Spark would call what it takes for deterministic once for its value and once for its failure.
+        udf = F.udf(call, kind, useArrow=True).asNondeterministic()
+        return udf(record, *(F.col(f"`{name}`") for name in names))
 
     def batches(
-        self, step: str, schema: pa.Schema, many: bool, carried: tuple[str, ...] = ()
+        self, step: str, schema: pa.Schema, many: bool, carried: tuple[str, ...] = (), calls: Calls = UNNOTED
     ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """For mapInArrow: the record function over whole batches; `many`: it gives several records for one.
 
@@ -261,39 +274,56 @@ class Function:
             record: dict[str, Any] = batch.slice(number, 1).to_pylist()[0]
             return record, {name: record.pop(name) for name in carried}
 
-        def answers(batch: pa.RecordBatch, number: int, record: dict[str, Any]) -> list[Mapping[str, Any]]:
+        def refused(record: dict[str, Any], failure: dict[str, str]) -> dict[str, Any]:
+            """What is left of a record on which it raised."""
+            told = calls.raised(_call_of(step, record), step, failure, whole=True)
+            return {FAILED: told | {"record": failure["record"]}}
+
+        def answers(batch: pa.RecordBatch, number: int, record: dict[str, Any]) -> Answers:
             beside = {name: record.pop(name) for name in carried}
+            told = calls.before(_call_of(step, record)) if calls.known else None
+            if told is not None:
+                return beside, [{FAILED: told | {"record": as_json(record)}}]
             try:
                 answer = authors(record)
-                rows = list(answer if answer is not None else ()) if many else [answer] * (answer is not None)
+                return beside, list(answer if answer is not None else ()) if many else [answer] * (answer is not None)
             except Exception as error:  # noqa: BLE001 - whatever the author's function raises, a generator's too
                 whole, _ = original(batch, number)
-                return [{FAILED: failure_of(failed(error, step, authors, whole)), **beside}]
-            return [{**row, **beside} for row in rows] if beside else rows
+                return beside, [refused(whole, failure_of(failed(error, step, authors, whole)))]
 
-        def fitting(batch: pa.RecordBatch, number: int) -> pa.RecordBatch:
+        def made(every: list[Answers]) -> pa.RecordBatch:
+            import pyarrow as pa
+
+            rows = [{**row, **beside} if beside else row for beside, rows in every for row in rows]
+            return pa.RecordBatch.from_pylist(rows, schema=schema)
+
+        def fitting(batch: pa.RecordBatch, number: int, answer: Answers) -> pa.RecordBatch:
             import pyarrow as pa
 
             try:
-                rows = answers(batch, number, batch.slice(number, 1).to_pylist()[0])
-                return pa.RecordBatch.from_pylist(rows, schema=schema)
+                return made([answer])
             except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError) as error:
                 whole, beside = original(batch, number)
-                return pa.RecordBatch.from_pylist([{FAILED: misfit(error, authors, whole), **beside}], schema=schema)
+                return made([(beside, [refused(whole, misfit(error, authors, whole))])])
 
         def run(incoming: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import pyarrow as pa
 
             for batch in incoming:
+                every = [answers(batch, number, record) for number, record in enumerate(batch.to_pylist())]
                 try:
-                    rows = [row for n, record in enumerate(batch.to_pylist()) for row in answers(batch, n, record)]
-                    made = [pa.RecordBatch.from_pylist(rows, schema=schema)]
+                    whole = [made(every)]
                 except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError):
                     # Some answer does not fit the columns it should; one by one it shows which.
-                    made = [fitting(batch, number) for number in range(batch.num_rows)]
-                yield from made
+                    whole = [fitting(batch, number, answer) for number, answer in enumerate(every)]
+                yield from whole
 
         return run
+
+
+def _call_of(step: str, record: dict[str, Any]) -> str:
+    # To which task of a bolt a record goes is not part of it, and may be another when it is read again.
+    return call_of(step, 0, digest_of(as_json({name: v for name, v in record.items() if name != TASK})))
 
 
 def _silent(code: str, message: str, *option: str | int, **_: object) -> None:

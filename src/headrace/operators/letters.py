@@ -24,8 +24,8 @@ LETTERS = Schema.parse(
 
 FAILED = "_headrace_failed"
 """The column that tells what is wrong with a record, null where nothing is."""
-FAILED_TYPE = "struct<reason:string,function:string,place:string,record:string>"
-"""`record` is set where the columns beside it are no longer those that failed."""
+FAILED_TYPE = "struct<reason:string,function:string,place:string,record:string,call:string>"
+"""`record` is set where the columns beside it are no longer those that failed, `call` where a function raised."""
 
 
 def failed_type() -> DataType:
@@ -46,8 +46,8 @@ def because(reason: Column) -> Column:
     from pyspark.sql import functions as F
 
     nothing = F.lit(None).cast("string")
-    parts = (reason.alias("reason"), nothing.alias("function"), nothing.alias("place"), nothing.alias("record"))
-    return F.when(reason.isNotNull(), F.struct(*parts)).cast(FAILED_TYPE)
+    rest = (nothing.alias(name) for name in ("function", "place", "record", "call"))
+    return F.when(reason.isNotNull(), F.struct(reason.alias("reason"), *rest)).cast(FAILED_TYPE)
 
 
 def stop_at(frame: DataFrame, failed: Column) -> DataFrame:

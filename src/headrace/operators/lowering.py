@@ -49,14 +49,28 @@ def computed(frame: DataFrame, values: Iterable[Value], low: Lowering) -> tuple[
     if not given:
         return frame, lambda value: spark_column(value, low)
     names = {function: f"{_CALLED}{number}" for number, function in enumerate(given)}
-    called = frame.withColumns({name: f.attempt(low.given[0], low.step) for f, name in names.items()})
-    frame = low.reject(called, F.coalesce(*(F.col(f"{name}.failed") for name in names.values())))
+    record = _digest(frame, low)
+    called = frame.withColumns({name: f.attempt(low, number, record) for number, (f, name) in enumerate(names.items())})
+    failures = [F.col(f"{name}.failed") for name in names.values()]
+    if len(failures) > 1:  # one that raised when it counted comes before one that raises only now
+        failures = [*(F.when(one["reason"].isNotNull(), one) for one in failures), *failures]
+    frame = low.reject(called, F.coalesce(*failures))
 
     def column(value: Value) -> Column:
         called = isinstance(value, Function) and value in names
         return F.col(f"{names[value]}.value") if called else spark_column(value, low)  # type: ignore[index]
 
     return frame, column
+
+
+def _digest(frame: DataFrame, low: Lowering) -> Column:
+    """A digest of the whole record: other records may come to a function with the same arguments."""
+    from pyspark.sql import functions as F
+
+    kinds = {f.name: f.dataType.simpleString() for f in frame.schema.fields if f.name in low.given[0].names}
+    plain = [F.col(f"`{name}`") for name, kind in kinds.items() if "map<" not in kind and "variant" not in kind]
+    others = [F.col(f"`{name}`") for name, kind in kinds.items() if "map<" in kind or "variant" in kind]
+    return F.xxhash64(*plain, *([F.to_json(F.struct(*others))] if others else []))
 
 
 def uncalled(frame: DataFrame) -> DataFrame:

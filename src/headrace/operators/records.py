@@ -52,7 +52,7 @@ def through_python(function: Function, many: bool, frame: DataFrame, low: Loweri
 
     columns = StructType([*spark_schema(low.schema["out"]), *(frame.schema[name] for name in low.carried)])
     columns = columns.add(FAILED, failed_type())
-    batches = function.batches(low.step, to_arrow_schema(columns, timezone="UTC"), many, low.carried)
+    batches = function.batches(low.step, to_arrow_schema(columns, timezone="UTC"), many, low.carried, low.calls)
     return low.reject(frame.mapInArrow(batches, columns), F.col(FAILED)).drop(FAILED)
 
 
