@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 import pytest
+from click.testing import CliRunner
 from deltalake import DeltaTable
 
+from headrace.cli.main import headrace
 from headrace.cli.verify import told
 from headrace.compile.where import Where
 from headrace.errors import UsageError
@@ -364,3 +366,73 @@ def test_a_run_goes_on_with_checkpoints_at_an_address_though_its_home_is_lost(
     found = of_run(shop.project, shop.home)
     assert (found.batches, found.findings) == (2, ())
     assert next(t.numbers for t in found.totals if t.part == "copies") == {"given": 2, "written": 1, "skipped": 1}
+
+
+MENDED = """
+flow: shop
+sources:
+  orders:
+    files: {path: in, per_batch: 1}
+    format: json
+    schema: id BIGINT, amount DOUBLE, country STRING, folder STRING
+    expect: [amount >= 0, {column: country, in: [DE, FR]}]
+steps:
+  halves:
+    from: orders
+    with: {half: {python: "tests.spark.letters_functions:halved"}}
+sinks:
+  table:
+    from: halves
+    sqlite: {path: shop.db, table: halves}
+  archive:
+    from: halves
+    files: {path: out}
+    format: json
+  stream:
+    from: halves
+    kafka: {topic: verify-mended, partitions: 1}
+  lake:
+    from: halves
+    delta: {path: lake}
+"""
+
+
+def test_replayed_letters_belong_to_what_sinks_should_hold_and_commands_say_so_by_their_exit_codes(
+    tmp_path: Path, spark: SparkSession, broker: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = Shop(tmp_path / "shop", spark, broker, flow=MENDED)
+    broken = shop.root / "broken"
+    broken.touch()
+    amounts = {1: 10, 2: 13, 3: 14, 4: -1, 5: 13, 6: 20}
+    given = [{"id": n, "amount": a, "country": "DE", "folder": str(shop.root)} for n, a in amounts.items()]
+    shop.feed(*given[:3])
+    shop.feed(*given[3:], {**given[0], "id": 7, "country": "XX"}, {**given[0], "id": 8, "country": None})
+    shop.take()
+    broken.unlink()
+    verdicts = shop.verdicts()
+    assert {v.as_dict()["verdict"] for v in verdicts.values()} == {"equal"}, "what raised then is left out"
+
+    monkeypatch.chdir(shop.root)
+    monkeypatch.setattr("headrace.run.inline.local_session", lambda *_, **__: spark)
+
+    def said(*arguments: str, code: int = 0) -> str:
+        ended = CliRunner().invoke(headrace, arguments)
+        assert ended.exit_code == code, (arguments, ended.output, ended.exception)
+        return ended.output
+
+    kinds = json.loads(said("dead-letters", "list", "shop", "--json"))
+    assert [(k["step"], k["reason"], k["letters"]) for k in kinds] == [
+        ("halves", "ValueError: thirteen", 2),
+        ("orders", "amount >= 0 does not hold", 1),
+        ("orders", "country is not one of DE, FR", 1),
+    ]
+    assert '"amount": 13' in said("dead-letters", "show", "shop", kinds[0]["example"])
+    (shop.root / "shop.yaml").write_text(MENDED.replace("amount >= 0", "amount >= -10"))
+    assert "replay 1: 4 letters, 1 failed again" in said("dead-letters", "replay", "shop")
+    assert "equal: 7 rows" in said("verify", "shop")
+    with closing(sqlite3.connect(shop.root / "shop.db")) as database:
+        assert [n for (n,) in database.execute("SELECT id FROM halves ORDER BY id")] == [1, 2, 3, 4, 5, 6, 8]
+    shop.change("UPDATE halves SET half = 1 WHERE id = 5")
+    differs = said("verify", "shop", code=1)
+    assert "table: differs: 7 rows of batches 0 to 1, 1 missing, 1 unexpected" in differs
+    assert differs.count(": equal: 7 rows") == 3

@@ -5,6 +5,7 @@ dead-letters/
   replays/<n>/plan.json   which letters the n-th replay takes, written before it begins
   replays/<n>/done.json   what became of them, written when all are where they belong
   replays/<n>/places/     who wrote, so that a replay that is repeated is recognised by the sinks
+  replays/<n>/rows/       what goes to each sink
 
 A letter that is in a plan is not taken by a later one. A replay that was cut short is completed first, with the same
 letters under the same name.
@@ -15,7 +16,6 @@ from __future__ import annotations
 import base64
 import fcntl
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.compile.letters import FOLDER
 from headrace.compile.plan import Plan
 from headrace.errors import UsageError
-from headrace.model import Source
+from headrace.model import Source, Step
 from headrace.run.home import Home
 
 if TYPE_CHECKING:
@@ -111,6 +111,23 @@ def summary(home: Home, *, step: str | None = None) -> list[dict[str, Any]]:
     return sorted(found.values(), key=lambda kind: (-kind["letters"], kind["step"], kind["reason"]))
 
 
+def raised(home: Home) -> dict[str, tuple[str, str, str]]:
+    """The calls of functions that raised in a run, with reason, function and place: its sinks have nothing of them."""
+    return {
+        str(one.told["call"]): (one.reason, str(one.told.get("function")), str(one.told.get("place")))
+        for one in letters(home)
+        if "call" in one.told and not one.id.startswith("replay-")
+    }
+
+
+def replays(home: Home, sink: str) -> Iterator[tuple[Path, bool, list[Path]]]:
+    """Each replay that wrote to a sink, or may have: its home, whether it is complete, and the rows, as Parquet."""
+    for root in sorted((folder(home) / REPLAYS).glob("*/")):
+        rows = [ready.parent / sink for ready in sorted(root.glob("rows/*/failed.json"))]
+        if there := [path for path in rows if path.exists()]:
+            yield root, (root / "done.json").exists(), there
+
+
 @dataclass(frozen=True)
 class Replayed:
     """What a replay did."""
@@ -154,6 +171,8 @@ def replay(home: Home, plan: Plan, make: Callable[[Path], Where], chosen: Iterab
 
     `make` gives where to run, for a home of the replay's own.
     """
+    from headrace.compile.again import written_whole
+
     with _only_one(home):
         number, left = unfinished(home), {}
         if number is None:
@@ -163,7 +182,7 @@ def replay(home: Home, plan: Plan, make: Callable[[Path], Where], chosen: Iterab
         wanted = set(json.loads((root / "plan.json").read_text(encoding="utf-8"))["letters"])
         found = sorted((one for one in letters(home) if one.id in wanted), key=_group)
         done = _put_through(plan, make(root), number, found, left) if found else Replayed(number, left=_listed(left))
-        _write(root / "done.json", done.as_dict())
+        written_whole(root / "done.json", done.as_dict())
         return done
 
 
@@ -173,6 +192,8 @@ def _next(home: Home) -> int:
 
 def _plan(home: Home, plan: Plan, number: int, chosen: Iterable[str] | None) -> dict[tuple[str, str], int]:
     """Writes down which letters a replay takes; gives those it cannot, by step and why, which stay as they are."""
+    from headrace.compile.again import written_whole
+
     taken = replayed(home)
     known = {one.id: one for one in letters(home)}
     wanted = list(chosen) if chosen is not None else [i for i in known if i not in taken]
@@ -190,21 +211,12 @@ def _plan(home: Home, plan: Plan, number: int, chosen: Iterable[str] | None) -> 
         else:
             able.append(i)
     (folder(home) / REPLAYS / str(number)).mkdir(parents=True)
-    _write(folder(home) / REPLAYS / str(number) / "plan.json", {"letters": able})
+    written_whole(folder(home) / REPLAYS / str(number) / "plan.json", {"letters": able})
     return left
 
 
 def _listed(left: dict[tuple[str, str], int]) -> tuple[tuple[str, str, int], ...]:
     return tuple((step, why, number) for (step, why), number in left.items())
-
-
-def _write(file: Path, told: dict[str, Any]) -> None:
-    draft = file.with_suffix(".new")
-    with draft.open("w", encoding="utf-8") as out:
-        json.dump(told, out, indent=1)
-        out.flush()
-        os.fsync(out.fileno())
-    draft.replace(file)
 
 
 def _group(letter: Letter) -> tuple[str, bool, str]:
@@ -213,8 +225,11 @@ def _group(letter: Letter) -> tuple[str, bool, str]:
 
 
 def _way(plan: Plan, letter: Letter) -> Way:
-    from headrace.compile.again import way
+    from headrace.compile.again import Way, way
 
+    known = letter.step in plan.flow and isinstance(plan.flow[letter.step], Step)
+    if known and not letter.told.keys() & {"record", "value"}:
+        return Way("none", why="its record is not known")
     name = str(letter.told.get("source", ""))
     source = next((s for s in plan.flow.sources if s.name == name), None)
     topic = source is not None and source.connector == "kafka" and "topic" in letter.told

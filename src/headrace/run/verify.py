@@ -3,6 +3,9 @@
 Which records the run has read, batch by batch, is in its journal. A stream differs from a batch in two ways, both
 pure functions of the journal: it drops records that come too late for their windows, and it has not given yet what
 the watermark has not passed. The same records are left out here, and the same answers.
+
+Records on which a function raised are left out too, whatever the function does now, and what replays of dead letters
+have put through is added: both are in the run's home.
 """
 
 from __future__ import annotations
@@ -17,15 +20,17 @@ from headrace.compile.spans import Again, Span
 from headrace.errors import HeadraceError, UsageError
 from headrace.model import Changes, Mode, Sink, Source, Step
 from headrace.observe import events
+from headrace.operators.calls import Calls
 from headrace.project import Project
 from headrace.run.checkpoint import last_committed
 from headrace.run.flush import END_OF_TIME
 from headrace.run.home import Home
 from headrace.run.journal import Entry, Journal, betweens
+from headrace.run.letters import raised, replays
 from headrace.run.rows import Differences, compare
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from headrace.compile.where import Where
 
@@ -81,6 +86,7 @@ def verify(
         base=Path(record.root),
         kafka=kafka_of(project, flow, record),
         stop=record.asked.stop,
+        calls=Calls(known=raised(home)),
     )
     found = [v for query in made.queries for v in _query(home, made, query, where, first, last)]
     dead = "it takes dead letters, which are kept in the run's home and are not read again: headrace dead-letters list"
@@ -136,7 +142,10 @@ def _sink(
         start = 0 if query.stateful else batches[0]
         once = replace(where, **_again(entries, checkpoint, query, plan, start, batches[1], late))
         lowered = lower(plan, query, once)
-        held = lowered.holds(sink, None if all_of_it or query.stateful else batches)
+        whole = all_of_it or bool(query.stateful)
+        again = [*replays(home, sink.name)] if whole else []
+        places = tuple(replace(where, home=root).place(plan.flow, sink.name) for root, *_ in again)
+        held = lowered.holds(sink, None if whole else batches, places)
         if held is None:
             return replace(verdict, why=f"a {sink.connector} sink cannot be read back", comparable=False)
         held = held.persist()
@@ -148,8 +157,8 @@ def _sink(
         connector = lowered.connector(sink)
         keyed = connector.key() if sink_updates(plan, sink, query) or connector.takes_updates() else ()
         found = compare(
-            lowered.answer(sink),
-            newer.answer(sink),
+            _and_replayed(lowered.answer(sink), *(rows for _, done, rows in again if done)),
+            _and_replayed(newer.answer(sink), *(rows for *_, rows in again)),
             held,
             key=keyed,
             newest_by=connector.newest_by,
@@ -162,6 +171,15 @@ def _sink(
     if _put_aside(plan, sink):
         return replace(verdict, found=found, late=0)
     return replace(verdict, found=found, why=_limits(plan, query, dropped))
+
+
+def _and_replayed(answer: DataFrame, *replayed: list[Path]) -> DataFrame:
+    """An answer, and with it what replays of dead letters have made."""
+    for path in (path for paths in replayed for path in paths):
+        rows = answer.sparkSession.read.parquet(path.as_uri())
+        rows = rows.select(*(f"`{name}`" for name in rows.columns if name in answer.columns))
+        answer = answer.unionByName(rows, allowMissingColumns=True)
+    return answer
 
 
 def _put_aside(plan: Plan, sink: Sink) -> bool:
