@@ -329,7 +329,7 @@ def test_a_slip_in_a_step_is_told_once_with_what_was_meant(step: str, said: str)
     ("text", "place"),
     [
         ("flow: x\nsources:\n  \0", "flow.yaml:3:3"),
-        ("flow: x\nsources: " + "[" * 1200, "flow.yaml:2:110"),
+        ("flow: x\nsources: " + "[" * 1200, "flow.yaml:2:310"),
         ("", "flow.yaml:1:1"),
         ("- a\n- b\n", "flow.yaml:1:1"),
         ("flwo: x\n", "flow.yaml:1:1"),

@@ -18,7 +18,8 @@ _MOST_VALUES = 50_000
 """Values a flow file may have once its aliases are followed; a bomb of aliases has more."""
 _NAMED = re.compile(r"(?is)^\w+$|(?<=\sas\s)\w+\s*$")
 """The name of the column that an item of a list makes: it can be looked for by that, too."""
-_DEEPEST = 100
+_DEEPEST = 300
+"""Brackets that may be open at once; the YAML library takes seconds to give up on thousands."""
 SECTIONS: dict[str, Kind] = {"sources": "source", "steps": "step", "sinks": "sink"}
 TOP = ("flow", "description", "goal", "state", "parameters", "dead_letters", "spark", *SECTIONS)
 
@@ -32,6 +33,7 @@ def read(text: str, file: str = "<flow>") -> Draft:
         return Draft(name="unreadable", places=Places(at), problems=(problem,))
     duplicates: list[Problem] = []
     try:
+        _require_shallow(text)
         scalars = Scalars(text)
         data = yaml_of(file, duplicates, scalars).load(text)
         return _Walker(file, scalars).draft(data, duplicates)
@@ -56,6 +58,7 @@ def plain_yaml(text: str, file: str) -> tuple[Any, list[Problem]]:
     """The plain values of any YAML file of ours (cases, not flows), and what is wrong with its YAML."""
     problems: list[Problem] = []
     try:
+        _require_shallow(text)
         return _Walker(file).plain(yaml_of(file, problems).load(text)), problems
     except Exception as error:  # noqa: BLE001 - as above
         return None, [*problems, _not_yaml(error, file, text)]
@@ -98,13 +101,19 @@ def _place(text: str, at: int, file: str) -> Location:
     return Location(file, text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at))
 
 
+def _require_shallow(text: str) -> None:
+    """Raises RecursionError where more brackets are open than any flow has."""
+    if _too_deep(text):
+        raise RecursionError
+
+
 def _too_deep(text: str) -> int:
-    """Where more brackets are open than any flow needs, as far as can be told without reading on."""
+    """Where too many brackets are open, as far as can be told without reading on; 0: nowhere."""
     opened = 0
-    for at, mark in enumerate(text):
-        opened += (mark in "[{") - (mark in "]}")
+    for found in re.finditer(r"[\[\]{}]", text):
+        opened = max(0, opened + (1 if found[0] in "[{" else -1))
         if opened > _DEEPEST:
-            return at
+            return found.start()
     return 0
 
 
