@@ -9,7 +9,7 @@ import subprocess
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
@@ -115,6 +115,13 @@ def started(commands: Sequence[Command], folder: Path, look_every: float = EVERY
 
 
 def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Asks them to end, then makes them; those below too: our driver is in a session of its own and would go on."""
+    import psutil
+
+    all_ = []
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            all_ += psutil.Process(process.pid).children(recursive=True)
     for number, patience in ((signal.SIGTERM, ENDING), (signal.SIGKILL, ENDING)):
         for process in processes:
             if process.poll() is None or number == signal.SIGKILL:
@@ -122,6 +129,9 @@ def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:
         deadline = time.monotonic() + patience
         while any(p.poll() is None for p in processes) and time.monotonic() < deadline:
             time.sleep(0.05)
+    for one in all_:
+        with suppress(psutil.NoSuchProcess):
+            one.kill()
 
 
 def _signal(group: int, number: int) -> None:

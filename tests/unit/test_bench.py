@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from array import array
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+import psutil
 import pytest
 
-from bench import answers, feed, latency, load, pauses, plots, report, results, show, soak
+from bench import answers, feed, latency, load, pauses, plots, processes, report, results, show, soak
 from bench.environments import UnavailableError
 from bench.events import WINDOW, Expected, events
 from bench.flows import WORKS, flow
 from bench.measure import EDGES, histogram, tail
 from bench.processes import reported
-from bench.systems import SYSTEMS, order
+from bench.systems import SYSTEMS, Command, order
 from headrace.check import load as load_flow
 
 
@@ -198,6 +200,24 @@ def test_a_system_that_fails_in_whatever_way_is_reported_and_stops_nothing() -> 
     assert measure(None) == {"rate": 1}
     assert measure(UnavailableError("no network")) == {"failed": "could not be installed: no network"}
     assert measure(KeyError("n")) == {"failed": "KeyError: 'n'"}
+
+
+def test_nothing_is_left_of_a_job_that_does_not_end_not_even_what_has_left_its_group(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(processes, "ENDING", 0.2)
+    script = """
+import signal, subprocess, sys, time
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], start_new_session=True)
+print("CHILD", child.pid, flush=True)
+time.sleep(600)
+"""
+    with processes.started([Command(arguments=[sys.executable, "-c", script])], tmp_path) as running:
+        assert latency.until(lambda: bool(running.lines("CHILD ")), 60)
+        child = psutil.Process(int(running.lines("CHILD ")[0]))
+
+    assert latency.until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, 10)
 
 
 def test_plots_are_well_formed() -> None:
