@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from bench import report, results
-from bench.latency import GOAL, LIVE, once
+from bench.latency import LIVE, once
 from bench.place import place
 from bench.systems import flow_arguments
 
@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--warm", type=float, default=10.0)
     parser.add_argument("--only", nargs="+", default=["headrace", "pyspark-tuned", "flink", "kafka-streams"])
-    flow_arguments(parser, GOAL)
+    flow_arguments(parser)
     asked = parser.parse_args(arguments)
     ours = {"goal": asked.goal, "also": asked.also}
     told = {"seconds": asked.seconds, "rates": asked.rates, **ours}

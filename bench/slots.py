@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bench import report, results
 from bench.flows import flow
-from bench.latency import GOAL, TOPIC, once
+from bench.latency import TOPIC, once
 from bench.place import Place, place
 from bench.soak import WORK, over_time
 from bench.systems import CORES, PARTITIONS, SYSTEMS
@@ -40,14 +40,14 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--rate", type=int, default=1_000)
     parser.add_argument("--warm", type=float, default=10.0)
     asked = parser.parse_args(arguments)
-    runs = results.Runs(asked, {"seconds": asked.seconds, "rate": asked.rate, "goal": GOAL})
+    runs = results.Runs(asked, {"seconds": asked.seconds, "rate": asked.rate})
     with place() as at:
         for times in asked.times:
             slots = times * chosen(at)
             done = runs.found.setdefault(WORK, {})
             if str(slots) in done:
                 continue
-            given = {"goal": GOAL, "also": f'spark: {{spark.master: "local[{slots}]"}}'}
+            given = {"also": f'spark: {{spark.master: "local[{slots}]"}}'}
             found = once(
                 at,
                 SYSTEMS[0],

@@ -78,6 +78,8 @@ class System:
     commands: Commands
     live: bool = True
     """Whether it has a form of its own for W3."""
+    pauses: bool = False
+    """Whether it stands still at each checkpoint in W3, so that it is measured over several of them."""
     warms: bool = True
     """Whether a second round in the same process is quicker: whatever Java compiles while it runs."""
 
@@ -217,6 +219,7 @@ SYSTEMS = (
         label="Headrace",
         guarantee="exactly once",
         live_guarantee="at least once",
+        pauses=True,
         ready=_nothing,
         commands=_ours,
     ),
@@ -224,6 +227,7 @@ SYSTEMS = (
         name="pyspark-tuned",
         label="PySpark by hand, our settings",
         guarantee="at least once",
+        pauses=True,
         ready=_nothing,
         commands=tuned,
     ),
@@ -295,9 +299,9 @@ def order(systems: Sequence[System], number: int) -> list[System]:
 _NUMBERS = count(1)
 
 
-def flow_arguments(parser: argparse.ArgumentParser, goal: str | None = None) -> None:
+def flow_arguments(parser: argparse.ArgumentParser) -> None:
     """What can be asked of our flow."""
-    parser.add_argument("--goal", default=goal, help=f"the goal of our flow, instead of {goal or 'that of the work'}")
+    parser.add_argument("--goal", help="the goal of our flow, instead of that of the work")
     parser.add_argument("--also", metavar="YAML", help="more lines for the top of our flow")
 
 

@@ -22,8 +22,8 @@ from headrace.options import show_duration
 CHECKPOINT = timedelta(minutes=1)
 """Between two checkpoints in real-time mode: at a pause of 0.4 s the 99th percentile does not see it."""
 _PAUSE, _PAUSE_PER_TASK = (0.1, 0.3), (0.1, 0.2)
-"""Seconds, least and most, that a query stands still at a checkpoint, and those each of its tasks with state adds; seen
-on two cores, warm, at 1,000 events/s: 0.2 s with one such task, 0.4 s with two (`make bench-pauses`)."""
+"""Seconds, least and most, that a query stands still at a checkpoint, and those each of its tasks with state adds, as
+seen in short runs on two cores: 0.2 s with one such task, 0.4 s with two. `make bench-pauses` measures it."""
 _SEEN = 0.01
 """The part of records above which the 99th percentile sees what happens to them."""
 _FEW, _MANY = 1_000_000, 4_000_000
