@@ -128,7 +128,7 @@ class TestPostgresql(KeyedSinkSuite):
 
         with psycopg.connect(self.url, autocommit=True) as database:
             assert database.execute("SELECT count(*) FROM staging").fetchone() == (20,)
-            database.execute(merge, (counting,))
+            database.execute(merge, (list(counting),))
             database.execute("DROP TABLE staging")
         assert sorted(row["n"] for row in self.rows(tmp_path, "")) == list(range(10))
 
