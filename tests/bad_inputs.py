@@ -114,6 +114,9 @@ def markdown() -> str:
         "",
         "Where records end that are not as they should be. No such record stops a flow: it is a row, or a dead letter",
         "with the reason that is given here. The list is run through Kafka by `tests/connectors/test_bad_inputs.py`.",
+        "",
+        "A Parquet file is no such record: one that is cut short stops the flow, which names it and goes on from where",
+        "it was once the file is whole.",
     ]
     for name, inputs in INPUTS.items():
         schema = {"json": SCHEMA, "csv": CSV_SCHEMA}.get(name)

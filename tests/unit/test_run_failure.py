@@ -187,3 +187,14 @@ def test_a_python_that_is_slow_to_start_is_tried_again_and_old_times_are_the_aut
     assert "did not start within ten seconds" in slow.message
     old = explain_text("[EMITTING_ROWS_OLDER_THAN_WATERMARK_NOT_ALLOWED] Previous node emitted a row …")
     assert (old.kind, old.retry) == ("data", False)
+
+
+def test_a_file_that_is_cut_short_is_named_with_what_to_do() -> None:
+    found = explain_text(
+        "Py4JError: x\nCaused by: java.lang.RuntimeException: file:/data/in/2.parquet is not a Parquet file. "
+        "Expected magic number at tail, but found [2, 38, 8, 22]",
+        query="rows",
+    )
+    assert (found.kind, found.retry, found.exit_code) == ("data", False, 1)
+    assert found.message == 'query "rows": file "/data/in/2.parquet" is not a whole Parquet file'
+    assert "the run goes on" in found.hint

@@ -353,7 +353,19 @@ def _disk(text: str) -> Failure | None:
     )
 
 
-_OTHERS = (_disk, _old_times, _memory, _slow_start, _data, _worker)
+def _file(text: str) -> Failure | None:
+    """A file of a source that is not what its format says."""
+    found = re.search(r"(\S+) is not a Parquet file", text)
+    if not found:
+        return None
+    return Failure(
+        kind="data",
+        message=f'file "{found[1].removeprefix("file:")}" is not a whole Parquet file',
+        hint="put the whole file in its place; the run goes on from where it was",
+    )
+
+
+_OTHERS = (_disk, _file, _old_times, _memory, _slow_start, _data, _worker)
 
 
 def root_cause(text: str) -> str:
