@@ -1,4 +1,7 @@
-"""Three flows side by side each killed five times: nothing lost, nothing twice. `make chaos` kills fifty times."""
+"""Three flows side by side each killed five times: nothing lost, nothing twice.
+
+`make chaos` kills fifty times, and executors of a cluster besides; of those the short form is `test_cluster.py`.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,8 @@ from headrace.testing.chaos.faults import KILLS as KINDS_OF_KILLS
 from headrace.testing.chaos.run import Asked, chaos
 
 FLOWS = Path(__file__).parent / "flows"
-KILLS = int(os.environ.get("HEADRACE_CHAOS_KILLS", "5"))
+SHORT = 5
+KILLS = int(os.environ.get("HEADRACE_CHAOS_KILLS", SHORT))
 
 
 @pytest.mark.timeout(900 + KILLS * 120)
@@ -29,3 +33,16 @@ def test_nothing_is_lost_and_nothing_doubled_whatever_dies(postgresql: str, monk
     assert all({kind: len(s) for kind, s in o.recovery.items()} == o.faults for o in found)
     assert all(o.faults["driver"] >= KILLS // 2 and o.faults["broker"] >= KILLS // 2 for o in found)
     assert any(set(o.faults) - KINDS_OF_KILLS for o in found), "other faults come in between"
+
+
+@pytest.mark.timeout(900 + KILLS * 60)
+@pytest.mark.skipif(KILLS <= SHORT, reason="a cluster is for `make chaos`")
+def test_nothing_is_lost_and_nothing_doubled_though_executors_are_killed() -> None:
+    kills = KILLS // 5
+
+    [found] = chaos([FLOWS / "kept.yaml"], Asked(kills=kills, seconds=0, faults=("executor",), workers=2), print)
+
+    print("\n".join(told([found])))
+    assert found.good, found.as_dict()
+    assert found.faults == {"executor": kills}
+    assert found.fed == found.read > 0

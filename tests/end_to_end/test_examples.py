@@ -8,9 +8,21 @@ from xml.etree import ElementTree as Xml
 
 import pytest
 
+from headrace.check import load
 from tests.commands import Place
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+KEPT = {
+    "drivers-hours/flow.yaml": 5,
+    "hashtag-velocity/flow.sql": 1,
+    "tweets-last-ten-seconds/in_python.py": 4,
+    "web-sessions/flow.yaml": 3,
+    "word-count/from-file.sql": 4,
+    "word-count/from_topic.py": 4,
+    "word-count/samza_style.py": 4,
+    "word-count/storm_style.py": 4,
+}
+"""One form of each example, and how many cases are beside it."""
 WRONG = """\
 flow: wrong
 sources:
@@ -50,11 +62,22 @@ cases:
 """
 
 
+def keep_one_of_each(examples: Path) -> None:
+    """Takes away every other form of a flow that is kept: it is the same flow, so the same would be run again."""
+    kept = [load(examples / name) for name in KEPT]
+    for file in examples.glob("*/*"):
+        is_flow = file.suffix in (".py", ".sql", ".yaml") and not file.name.endswith(".cases.yaml")
+        if is_flow and str(file.relative_to(examples)) not in KEPT:
+            assert load(file) in kept, file
+            file.unlink()
+
+
 @pytest.mark.slow
 def test_every_case_beside_an_example_passes_and_one_that_does_not_is_shown_as_a_table(place: Place) -> None:
     shutil.copytree(EXAMPLES, place.root / "examples")
     place.run("new", "shop")
     assert place.run("check", "examples", "shop").err.endswith("21 flows: no problems, 8 to know about\n")
+    keep_one_of_each(place.root / "examples")
     files = {"wrong.yaml": WRONG, "initials.py": INITIALS, "wrong.cases.yaml": CASES}
     (place.root / "wrong").mkdir()
     for name, text in files.items():
@@ -70,29 +93,10 @@ def test_every_case_beside_an_example_passes_and_one_that_does_not_is_shown_as_a
         "FAIL  wrong/wrong.yaml: raises",
     ]
     assert {line.split()[1].rstrip(":") for line in passed} == {
-        "examples/drivers-hours/flow.yaml",
-        "examples/drivers-hours/in_python.py",
-        "examples/drivers-hours/in-sql.sql",
-        "examples/hashtag-velocity/flow.sql",
-        "examples/hashtag-velocity/flow.yaml",
-        "examples/hashtag-velocity/in_python.py",
-        "examples/tweets-last-ten-seconds/flow.sql",
-        "examples/tweets-last-ten-seconds/flow.yaml",
-        "examples/tweets-last-ten-seconds/in_python.py",
-        "examples/web-sessions/flow.yaml",
-        "examples/web-sessions/in-sql.sql",
-        "examples/web-sessions/in_python.py",
-        "examples/word-count/from-file.sql",
-        "examples/word-count/from-file.yaml",
-        "examples/word-count/from-topic.sql",
-        "examples/word-count/from-topic.yaml",
-        "examples/word-count/from_file.py",
-        "examples/word-count/from_topic.py",
-        "examples/word-count/samza_style.py",
-        "examples/word-count/storm_style.py",
+        *(f"examples/{name}" for name in KEPT),
         "shop/flows/revenue.yaml",
     }
-    assert len(passed) == 8 * 4 + 3 * 4 + 3 + (5 + 1 + 1) + (3 + 1 + 1) + 3
+    assert len(passed) == sum(KEPT.values()) + 3
     assert lines[-1].startswith(f"{len(passed)} passed, 2 failed in ")
     table = lines[lines.index(failed[0]) + 1 : lines.index(failed[1])]
     assert [line.strip() for line in table] == [

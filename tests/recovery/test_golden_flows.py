@@ -12,8 +12,6 @@ import os
 import shutil
 import signal
 import sqlite3
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -25,11 +23,13 @@ from headrace.check import load
 from headrace.check.wires import wires
 from headrace.compile.planner import plan
 from headrace.compile.where import Where
+from headrace.declare.show import show
 from headrace.model import Flow, Sink
 from headrace.observe import events
 from headrace.run.home import home_of
 from headrace.run.inline import run_to_end
 from headrace.testing.compare import difference
+from tests.commands import place_of_work
 from tests.waiting import eventually, tail
 
 if TYPE_CHECKING:
@@ -121,30 +121,49 @@ def test_stopped_half_way_and_resumed(golden: Golden, spark: SparkSession) -> No
     golden.check()
 
 
-@pytest.mark.parametrize("golden", NAMES, indirect=True)
-def test_killed_and_resumed(golden: Golden) -> None:
-    home = home_of(golden.root / ".headrace", golden.flow.name)
-    child = subprocess.Popen(
-        [sys.executable, "-m", "headrace.cli.main", "run", "flow.yaml", "--until-done"],
-        cwd=golden.root,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
-    try:
-        committed = lambda: any(e["event"] == "progress" for e in events.read(home.events))  # noqa: E731
-        eventually(committed, 180, diagnose=lambda: tail(home.log))
+def test_killed_and_resumed(tmp_path: Path) -> None:
+    """All of them as one flow, so that one driver is killed for all."""
+    goldens = [Golden(name, tmp_path / name) for name in NAMES]
+    for module in (module for golden in goldens for module in golden.root.glob("*.py")):
+        module.rename(tmp_path / module.name)
+    (tmp_path / "headrace.toml").write_text('[spark]\nmaster = "local[2]"\n')
+    (tmp_path / "packed.json").write_text(json.dumps(packed(goldens)))
+    queries = {query.name for query in plan(load(tmp_path / "packed.json")).queries}
+    home = home_of(tmp_path / ".headrace", "packed")
+
+    def begun() -> set[str]:
+        return {event["query"] for event in events.read(home.events) if event["event"] == "progress"}
+
+    with place_of_work(tmp_path) as place:
+        child = place.start("run", "packed.json", "--until-done")
+        eventually(lambda: begun() == queries, 300, diagnose=lambda: f"{queries - begun()}\n{tail(home.log)}")
         driver = home.read().driver
         assert driver is not None
         os.kill(driver.pid, signal.SIGKILL)
-        said, _ = child.communicate(timeout=240)
-    finally:
-        if child.poll() is None:
-            child.kill()
-            child.communicate()
-    assert child.returncode == 0, f"{said}\n{tail(home.log)}"
+        place.ended(child)
     killed, *others = (e["why"] for e in events.read(home.events) if e["event"] == "retrying")
     assert killed == "the driver was killed by signal 9"
     # Spark's own limit may be met on a busy machine; nothing else may have gone wrong.
     assert all("Python did not start within ten seconds" in why for why in others), others
-    golden.check()
+    for golden in goldens:
+        golden.check()
+
+
+def packed(goldens: list[Golden]) -> dict[str, Any]:
+    """One flow of several: each part has its flow's name before its own, each path its flow's folder."""
+    one: dict[str, Any] = {"flow": "packed", "sources": {}, "steps": {}, "sinks": {}}
+    for golden in goldens:
+        for section, parts in show(golden.flow).items():
+            for name, entry in parts.items() if section in one and section != "flow" else ():
+                origin = entry.get("from", [])
+                named = [f"{golden.name}_{part}" for part in ([origin] if isinstance(origin, str) else origin)]
+                moved = {"from": named} if named else {}
+                one[section][f"{golden.name}_{name}"] = below(golden.name, entry) | moved
+    return one
+
+
+def below(folder: str, value: Any, option: str = "") -> Any:
+    """The same options, with every path in a folder."""
+    if isinstance(value, dict):
+        return {name: below(folder, entry, name) for name, entry in value.items()}
+    return f"{folder}/{value}" if option in ("files", "path") else value
