@@ -215,6 +215,9 @@ def test_csv_written_is_read_back_equal(spark: SparkSession) -> None:
 
 def test_csv_writes_nested_columns_as_json(spark: SparkSession) -> None:
     assert encode(spark, CSV, [(1, [1, 2])], "a INT, l ARRAY<INT>") == [b'1,"[1,2]"']
+    at = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+    [written] = encode(spark, CSV, [(1, [at])], "a INT, l ARRAY<TIMESTAMP>")
+    assert written == b'1,"[""2026-01-02T03:04:05.678901Z""]"'
 
 
 def test_text_is_taken_as_it_is(spark: SparkSession) -> None:

@@ -26,6 +26,7 @@ from headrace.connectors.base import (
 )
 from headrace.connectors.folder import Folder
 from headrace.errors import FlowError, Problem
+from headrace.formats.json import EXACT_TIMES
 from headrace.formats.reasons import column
 from headrace.model import Schema
 from headrace.options import Names, Options
@@ -364,7 +365,7 @@ def _flat(frame: DataFrame, kind: str, partition_by: tuple[str, ...]) -> DataFra
         if kind == "text":
             return here if field.name in partition_by else here.cast("string").alias(field.name)
         nested = field.dataType.typeName() in ("array", "map", "struct", "variant")
-        return F.to_json(here).alias(field.name) if nested else here
+        return F.to_json(here, EXACT_TIMES).alias(field.name) if nested else here
 
     return frame.select(*map(flat, frame.schema.fields))
 

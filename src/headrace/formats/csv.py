@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pydantic import Field as Option
 
 from headrace.formats.base import Format, format_
+from headrace.formats.json import EXACT_TIMES
 from headrace.formats.reasons import column, first_reason, no_value, not_text, when
 from headrace.model import Schema
 from headrace.model.types import Array, Map, Struct
@@ -82,12 +83,11 @@ class CsvFormat(Format[CsvOptions]):
             **self._shape(),
             "nullValue": self.options.null,
             "emptyValue": self.options.quote * 2,
-            "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",
-            "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
+            **EXACT_TIMES,
         }
 
 
 def _flat(name: str, nested: bool) -> Column:
     from pyspark.sql import functions as F
 
-    return F.to_json(column(name)).alias(name) if nested else column(name)
+    return F.to_json(column(name), EXACT_TIMES).alias(name) if nested else column(name)
