@@ -194,7 +194,7 @@ def test_csv_written_is_read_back_equal(spark: SparkSession) -> None:
     schema = "i INT, d DECIMAL(12,3), b BOOLEAN, s STRING, day DATE, at TIMESTAMP, n TIMESTAMP_NTZ"
     at = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
     local = dt.datetime(2026, 1, 2, 3, 4, 5, 600000)
-    full = (1, Decimal("12.345"), True, 'quo"te, ü', dt.date(2026, 1, 2), at, local)
+    full = (1, Decimal("12.345"), True, ' quo"te, ü ', dt.date(2026, 1, 2), at, local)
 
     written = encode(spark, CSV, [full, (None,) * 7, (2, None, None, "", None, None, None)], schema)
     answers = decode(spark, CSV, list(written), schema)
@@ -205,7 +205,7 @@ def test_csv_written_is_read_back_equal(spark: SparkSession) -> None:
         "i": 1,
         "d": Decimal("12.345"),
         "b": True,
-        "s": 'quo"te, ü',
+        "s": ' quo"te, ü ',
         "day": dt.date(2026, 1, 2),
         "n": local,
     }
@@ -218,6 +218,11 @@ def test_csv_writes_nested_columns_as_json(spark: SparkSession) -> None:
     at = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
     [written] = encode(spark, CSV, [(1, [at])], "a INT, l ARRAY<TIMESTAMP>")
     assert written == b'1,"[""2026-01-02T03:04:05.678901Z""]"'
+
+
+def test_csv_writes_a_null_that_is_alone(spark: SparkSession) -> None:
+    assert encode(spark, CSV, [(None,), ("a",)], "a STRING") == [b"", b"a"]
+    assert encode(spark, CsvFormat(CsvOptions(null="NULL")), [(None,)], "a STRING") == [b"NULL"]
 
 
 def test_text_is_taken_as_it_is(spark: SparkSession) -> None:

@@ -62,7 +62,10 @@ class CsvFormat(Format[CsvOptions]):
         from pyspark.sql import functions as F
 
         row = F.struct(*(_flat(f.name, isinstance(f.type, Array | Map | Struct)) for f in schema))
-        return F.to_csv(row, self._writing()).cast("binary")
+        written = F.to_csv(row, self._writing())
+        if len(schema.names) == 1:  # Spark fails on a null with nothing beside it
+            written = F.when(column(schema.names[0]).isNull(), F.lit(self.options.null)).otherwise(written)
+        return written.cast("binary")
 
     def file_options(self, *, writing: bool = False) -> tuple[str, Mapping[str, str]]:
         # A header that names other columns than the schema is an error, not a shift of every value.
@@ -83,6 +86,8 @@ class CsvFormat(Format[CsvOptions]):
             **self._shape(),
             "nullValue": self.options.null,
             "emptyValue": self.options.quote * 2,
+            "ignoreLeadingWhiteSpace": "false",  # blanks around a text are the text's
+            "ignoreTrailingWhiteSpace": "false",
             **EXACT_TIMES,
         }
 
