@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SCHEMA = "a BIGINT, b DOUBLE, s STRING, t TIMESTAMP, l ARRAY<INT>, d DECIMAL(6,2)"
-CSV_SCHEMA = "a BIGINT, b DOUBLE, s STRING, t TIMESTAMP"
+CSV_SCHEMA = "a BIGINT, b DOUBLE, s STRING, t TIMESTAMP, d DECIMAL(6,2)"
 ROW = "a row"
 _OBJECT = "the record is not a JSON object"
 _FIT = "the record is not one JSON object, or a value does not fit its column"
 _UTF8 = "the record is not UTF-8 text"
 _NONE = "the record has no value"
-_FIELDS = "the record does not have 4 fields, or a value does not fit its column"
+_FIELDS = "the record does not have 5 fields, or a value does not fit its column"
 _EMPTY = "the record is empty"
 
 
@@ -44,6 +44,11 @@ INPUTS: dict[str, list[Bad]] = {
         Bad("a number of 400 digits", b'{"a": ' + b"9" * 400 + b"}", _FIT),
         Bad("a number beyond DOUBLE", b'{"b": 1e999}', ROW),
         Bad("a decimal with too many digits", b'{"d": 123456789.25}', _FIT),
+        Bad("a decimal with a huge exponent", b'{"d": 1e34567890}', _FIT),
+        Bad("a decimal with a huge negative exponent", b'{"d": 1e-34567890}', _FIT),
+        Bad("such a decimal in quotes", b'{"d": "1e34567890"}', _FIT),
+        Bad("a decimal of a million digits in quotes", b'{"d": "' + b"9" * 1_000_000 + b'"}', _FIT),
+        Bad("a text that looks like such a decimal", b'{"s": "1e34567890"}', ROW),
         Bad("NaN without quotes", b'{"b": NaN}', ROW),
         Bad("NaN in quotes", b'{"b": "NaN"}', ROW),
         Bad("Infinity", b'{"b": -Infinity}', ROW),
@@ -74,23 +79,28 @@ INPUTS: dict[str, list[Bad]] = {
         Bad("20 MB that are not JSON", b"x" * 20_000_000, _OBJECT),
     ],
     "csv": [
-        Bad("a field too few", b"1,2.0,x", _FIELDS),
-        Bad("a field too many", b"1,2.0,x,2024-01-01T00:00:00Z,5", _FIELDS),
-        Bad("text for a number", b"one,2.0,x,2024-01-01T00:00:00Z", _FIELDS),
-        Bad("a quote that is not closed", b'1,2.0,"x,2024-01-01T00:00:00Z', _FIELDS),
-        Bad("a quote in the middle", b'1,2.0,x"y,2024-01-01T00:00:00Z', ROW),
-        Bad("another separator", b"1;2.0;x;2024-01-01T00:00:00Z", _FIELDS),
-        Bad("a line break in quotes", b'1,2.0,"x\ny",2024-01-01T00:00:00Z', ROW),
+        Bad("a field too few", b"1,2.0,x,1.5", _FIELDS),
+        Bad("a field too many", b"1,2.0,x,2024-01-01T00:00:00Z,1.5,5", _FIELDS),
+        Bad("text for a number", b"one,2.0,x,2024-01-01T00:00:00Z,1.5", _FIELDS),
+        Bad("a quote that is not closed", b'1,2.0,"x,2024-01-01T00:00:00Z,1.5', _FIELDS),
+        Bad("a quote in the middle", b'1,2.0,x"y,2024-01-01T00:00:00Z,1.5', ROW),
+        Bad("another separator", b"1;2.0;x;2024-01-01T00:00:00Z;1.5", _FIELDS),
+        Bad("a line break in quotes", b'1,2.0,"x\ny",2024-01-01T00:00:00Z,1.5', ROW),
         Bad("nothing at all", b"", _EMPTY),
-        Bad("only separators", b",,,", ROW),
+        Bad("only separators", b",,,,", ROW),
         Bad("a tombstone", None, _NONE),
-        Bad("bytes that are not UTF-8", b"1,2.0,\xff,2024-01-01T00:00:00Z", _UTF8),
-        Bad("a number beyond BIGINT", b"9223372036854775808,2.0,x,2024-01-01T00:00:00Z", _FIELDS),
-        Bad("a decimal comma", b"1,2,5,x,2024-01-01T00:00:00Z", _FIELDS),
-        Bad("NaN", b"1,NaN,x,2024-01-01T00:00:00Z", ROW),
-        Bad("a header", b"a,b,s,t", _FIELDS),
-        Bad("a byte order mark first", b"\xef\xbb\xbf1,2.0,x,2024-01-01T00:00:00Z", _FIELDS),
-        Bad("a record of 20 MB", b"1,2.0," + b"x" * 20_000_000 + b",2024-01-01T00:00:00Z", ROW),
+        Bad("bytes that are not UTF-8", b"1,2.0,\xff,2024-01-01T00:00:00Z,1.5", _UTF8),
+        Bad("a number beyond BIGINT", b"9223372036854775808,2.0,x,2024-01-01T00:00:00Z,1.5", _FIELDS),
+        Bad("a decimal with too many digits", b"1,2.0,x,2024-01-01T00:00:00Z,12345.5", _FIELDS),
+        Bad("a decimal with a huge exponent", b"1,2.0,x,2024-01-01T00:00:00Z,1e34567890", _FIELDS),
+        Bad("a decimal with a huge negative exponent", b"1,2.0,x,2024-01-01T00:00:00Z,1e-34567890", _FIELDS),
+        Bad("a decimal of a million digits", b"1,2.0,x,2024-01-01T00:00:00Z," + b"9" * 1_000_000, _FIELDS),
+        Bad("a text that looks like a huge decimal", b"1,2.0,1e34567890,2024-01-01T00:00:00Z,1.5", ROW),
+        Bad("a decimal comma", b"1,2,5,x,2024-01-01T00:00:00Z,1.5", _FIELDS),
+        Bad("NaN", b"1,NaN,x,2024-01-01T00:00:00Z,1.5", ROW),
+        Bad("a header", b"a,b,s,t,d", _FIELDS),
+        Bad("a byte order mark first", b"\xef\xbb\xbf1,2.0,x,2024-01-01T00:00:00Z,1.5", _FIELDS),
+        Bad("a record of 20 MB", b"1,2.0," + b"x" * 20_000_000 + b",2024-01-01T00:00:00Z,1.5", ROW),
     ],
     "text": [
         Bad("nothing at all", b"", ROW),
@@ -117,6 +127,9 @@ def markdown() -> str:
         "",
         "A Parquet file is no such record: one that is cut short stops the flow, which names it and goes on from where",
         "it was once the file is whole.",
+        "",
+        "A number for a DECIMAL is read with at most 1,000 characters and an exponent from -999 to 999. Others are",
+        "values that do not fit, whatever they round to. Spark would make all their digits first, for minutes.",
     ]
     for name, inputs in INPUTS.items():
         schema = {"json": SCHEMA, "csv": CSV_SCHEMA}.get(name)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from headrace.compile.leaves import Leaf
-from headrace.connectors.base import Batch, Between, Place, Reading, SinkConnector, SourceConnector
+from headrace.connectors.base import Batch, Between, Holding, Place, Reading, SinkConnector, SourceConnector
 from headrace.formats.base import Format
 from headrace.model import Changes, Schema
 from headrace.run.checkpoint import planned
@@ -34,7 +34,7 @@ AT = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=dt.UTC)
 ALL_TYPES = (
     "id BIGINT, t TINYINT, s SMALLINT, i INT, yes BOOLEAN, f FLOAT, d DOUBLE, m DECIMAL(12,3), long DECIMAL(38,10), "
     "text STRING, bytes BINARY, day DATE, at TIMESTAMP, local TIMESTAMP_NTZ, l ARRAY<INT>, "
-    "o STRUCT<k: STRING, v: ARRAY<DOUBLE>>, k MAP<STRING, INT>"
+    "o STRUCT<k: STRING, v: ARRAY<DOUBLE>, n: TIMESTAMP_NTZ>, k MAP<STRING, INT>, ats ARRAY<TIMESTAMP>"
 )
 EVERYTHING: Row = {
     "id": 2**62,
@@ -52,8 +52,9 @@ EVERYTHING: Row = {
     "at": AT,
     "local": dt.datetime(2026, 3, 29, 2, 30, 0, 1),
     "l": [1, None, 3],
-    "o": {"k": "x", "v": [1.5]},
+    "o": {"k": "x", "v": [1.5], "n": dt.datetime(2026, 3, 29, 2, 30, 0, 1)},
     "k": {"a": 1},
+    "ats": [AT],
 }
 
 
@@ -187,6 +188,16 @@ class KeyedSinkSuite(SinkSuite):
 
     has_latest_by = True
 
+    def test_every_type_is_told_again_as_it_was_written(self, tmp_path: Path) -> None:
+        self.write(tmp_path, 0, [EVERYTHING], ALL_TYPES)
+
+        held = self.sink().holds(
+            Holding(session=self.spark, schema=Schema.parse(ALL_TYPES), format=None, place=self.place(tmp_path))
+        )
+        if held is not None:
+            wanted = self.frame([EVERYTHING], ALL_TYPES).select(*held.columns)
+            assert held.collect() == wanted.collect()
+
     def update(self, folder: Path, batch: int, rows: list[Row], **options: Any) -> None:
         self.write(folder, batch, rows, changes=Changes.UPDATE, **{"key": ("user",), **options})
 
@@ -301,6 +312,8 @@ class SourceSuite(ABC):
             if isinstance(value, dt.datetime)
             else bytes(value)
             if isinstance(value, bytearray)
+            else [one.replace(tzinfo=None) for one in value]
+            if name == "ats" and value
             else value
             for name, value in row.items()
         }

@@ -40,6 +40,10 @@ class TestPostgresql(KeyedSinkSuite):
             database.execute("SET TIME ZONE 'UTC'")
             return database.execute(f"SELECT * FROM {self.quoted()}").fetchall()
 
+    def expected(self, row: Row) -> Row:
+        inner = row["o"] | {"n": "2026-03-29T02:30:00.000001"}
+        return row | {"o": inner, "ats": ["2026-01-02T03:04:05.678901Z"]}
+
     def leftovers(self) -> list[str]:
         found = self.execute("SELECT tablename FROM pg_tables WHERE starts_with(tablename, '_headrace')")
         return [name for (name,) in found if name != "_headrace_batches"]

@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 def zoned(row: Row) -> Row:
     """Spark gives a TIMESTAMP as a local time without a zone, which is UTC in the tests."""
-    at = row.get("at")
+    at, ats = row.get("at"), row.get("ats")
+    if isinstance(ats, list):
+        row = row | {"ats": [one.replace(tzinfo=dt.UTC) for one in ats]}
     return row | {"at": at.replace(tzinfo=dt.UTC)} if isinstance(at, dt.datetime) else row
 
 
@@ -75,8 +77,9 @@ class TestSqlite(KeyedSinkSuite):
             "at": "2026-01-02 03:04:05.678901",
             "local": "2026-03-29 02:30:00.000001",
             "l": "[1,null,3]",
-            "o": '{"k":"x","v":[1.5]}',
+            "o": '{"k":"x","v":[1.5],"n":"2026-03-29T02:30:00.000001"}',
             "k": '{"a":1}',
+            "ats": '["2026-01-02T03:04:05.678901Z"]',
         }
 
     def test_times_are_utc_whatever_the_sessions_zone(self, tmp_path: Path) -> None:

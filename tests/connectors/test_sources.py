@@ -7,13 +7,14 @@ import threading
 import time
 import uuid
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.connectors.base import Between, Reading
+from headrace.connectors.base import ORIGIN, REASON, Between, Reading
 from headrace.connectors.files import FilesSource, FilesSourceOptions
 from headrace.connectors.generator import GeneratorOptions, GeneratorSource
 from headrace.connectors.generators import make
@@ -135,6 +136,30 @@ class TestFilesCsv(FilesSuite):
 
         with pytest.raises(Exception, match="a record is not readable: .*" + line):
             self.read(tmp_path, streaming=False).collect()
+
+    def test_a_decimal_that_is_none_or_huge_is_not_readable(self, tmp_path: Path) -> None:
+        lines = [
+            "1,1.5,x",
+            "2,1e34567890,x",
+            "3,1e-34567890,x",
+            '4,abc," x, y"',
+            "5,,x",
+            "6,1e3,12e45678",
+            "7,1e9,x",
+            "8",
+        ]
+        (tmp_path / "in").mkdir()
+        (tmp_path / "in" / "some.data").write_text("\n".join(["id,d,s", *lines]) + "\n")
+        schema = Schema.parse("id BIGINT, d DECIMAL(6,2), s STRING")
+        reading = Reading(session=self.spark, streaming=False, schema=schema, format=self.form, place=place(tmp_path))
+
+        told = self.source().read(replace(reading, reasons=True, origin=True)).collect()
+
+        assert {row.id: row.d for row in told if row[REASON] is None} == {1: Decimal("1.50"), 5: None, 6: Decimal(1000)}
+        bad = {row.id: bytes(row[ORIGIN].value).decode() for row in told if row[REASON] is not None}
+        assert bad == {int(line[0]): line for line in lines if line[0] in "23478"}
+        with pytest.raises(Exception, match=r"a record is not readable: .*2,1e34567890,x"):
+            self.source().read(reading).collect()
 
 
 class TestFilesParquet(FilesSuite):

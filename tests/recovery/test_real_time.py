@@ -301,6 +301,7 @@ def test_both_modes_leave_the_same_in_every_sink(place: Place, broker: str, post
     )
     wanted = in_sqlite(slow, "rows"), in_sqlite(slow, "windows"), in_postgresql(slow)
     assert [len(rows) for rows in wanted] == [len(given), len(wanted[1]), len(given)]
+    assert all("00:00:00.123456Z" in str(row) for rows in (wanted[0], wanted[2]) for row in rows), "in structs"
     assert sum(row[-1] for row in wanted[1]) == 2 * 2 * len(given), "both topics, and each record in two windows"
     eventually(lambda: there() == wanted, 300, diagnose=lambda: f"{there()}\n{wanted}\n{tail(home.log)}")
     child.send_signal(signal.SIGINT)

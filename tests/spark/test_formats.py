@@ -181,6 +181,86 @@ def test_csv_takes_what_is_readable(spark: SparkSession) -> None:
     ]
 
 
+MANTISSAS = ["0", "1", "-1", "+5", ".5", "1.", "9.99", "-0.005", "0.00000000000049", "123456789012345678", "9" * 38]
+POWERS = [f"{e}{sign}{power}" for power in (0, 2, 9, 18, 38, 39, 308, 999) for sign in ("", "+", "-") for e in "eE"]
+DECIMALS = [f"{mantissa}{power}" for mantissa in MANTISSAS for power in ("", "e0005", "e-00999", *POWERS)]
+DECIMALS += [
+    " 1.5",
+    "1.5 ",
+    "\t1",
+    "1\u00a0",
+    "\u20091",
+    "1 5",
+    "abc",
+    "-",
+    "+",
+    "e5",
+    "1e",
+    "1e+",
+    "NaN",
+    "Infinity",
+    "0x1f",
+    "1_0",
+]
+DECIMALS += [
+    '""',
+    '"1,000.5"',
+    '"1e1,0"',
+    '"1e,-2"',
+    "\u0661e\u0661",
+    "\uff11\uff12.5",
+    "1d",
+    "1f",
+    "--1",
+    "1.2.3",
+    "\u22121",
+]
+DECIMALS += [
+    "1" * 999,
+    "0." + "0" * 900 + "1",
+    "9999.995",
+    "9999.994",
+    "-9999.995",
+    "\0",
+    '"\n1"',
+    '"1""0"',
+    "1\x7f",
+    "1\x1f",
+]
+
+
+@pytest.mark.parametrize("kind", ["DECIMAL(6,2)", "DECIMAL(18,0)", "DECIMAL(38,10)", "DECIMAL(38,38)"])
+def test_csv_reads_decimals_as_spark_reads_them(spark: SparkSession, kind: str) -> None:
+    from pyspark.sql import functions as F
+
+    schema, values = f"d {kind}, s STRING", [f"{text},x" for text in DECIMALS]
+    options = {**CSV._reading(), "mode": "PERMISSIVE", "columnNameOfCorruptRecord": "bad"}
+    theirs = (
+        spark.createDataFrame(list(enumerate(values)), "n INT, value STRING")
+        .select("n", F.from_csv("value", f"{schema}, bad STRING", options).alias("row"))
+        .orderBy("n")
+        .collect()
+    )
+
+    ours = decode(spark, CSV, [value.encode() for value in values], schema)
+
+    expected = [(value, r.row.bad is None, r.row.d) for value, r in zip(values, theirs, strict=True)]
+    assert [(value, why is None, row["d"]) for value, (row, why) in zip(values, ours, strict=True)] == expected
+    assert 20 < sum(good for _, good, _ in expected) < len(values) - 20
+
+
+HUGE = ["1e34567890", "1e-34567890", "-1E+1000", "0.1e-1000", "0e99999999", "1e2147483647", "1e-2147483647"]
+HUGE += ['"1e3,4567,890"', '"1e,-34567890"', "1e" + "\u0663" * 8, "9" * 400_000, "0." + "0" * 400_000 + "1"]
+
+
+def test_csv_refuses_a_huge_decimal_at_once(spark: SparkSession) -> None:
+    bad = decode(spark, CSV, [f"{number},x".encode() for number in HUGE], "d DECIMAL(6,2), s STRING")
+    good = decode(spark, CSV, [f"1.5,{number}".encode() for number in HUGE], "d DECIMAL(6,2), s STRING")
+
+    assert all("does not fit" in (reason or "") for _, reason in bad)
+    assert good == [({"d": Decimal("1.50"), "s": number.strip('"')}, None) for number in HUGE]
+
+
 def test_csv_has_the_separator_it_is_told(spark: SparkSession) -> None:
     form = CsvFormat(CsvOptions(separator=";", null="NULL"))
 
@@ -194,7 +274,7 @@ def test_csv_written_is_read_back_equal(spark: SparkSession) -> None:
     schema = "i INT, d DECIMAL(12,3), b BOOLEAN, s STRING, day DATE, at TIMESTAMP, n TIMESTAMP_NTZ"
     at = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
     local = dt.datetime(2026, 1, 2, 3, 4, 5, 600000)
-    full = (1, Decimal("12.345"), True, 'quo"te, ü', dt.date(2026, 1, 2), at, local)
+    full = (1, Decimal("12.345"), True, ' quo"te, ü ', dt.date(2026, 1, 2), at, local)
 
     written = encode(spark, CSV, [full, (None,) * 7, (2, None, None, "", None, None, None)], schema)
     answers = decode(spark, CSV, list(written), schema)
@@ -205,7 +285,7 @@ def test_csv_written_is_read_back_equal(spark: SparkSession) -> None:
         "i": 1,
         "d": Decimal("12.345"),
         "b": True,
-        "s": 'quo"te, ü',
+        "s": ' quo"te, ü ',
         "day": dt.date(2026, 1, 2),
         "n": local,
     }
@@ -215,6 +295,14 @@ def test_csv_written_is_read_back_equal(spark: SparkSession) -> None:
 
 def test_csv_writes_nested_columns_as_json(spark: SparkSession) -> None:
     assert encode(spark, CSV, [(1, [1, 2])], "a INT, l ARRAY<INT>") == [b'1,"[1,2]"']
+    at = dt.datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
+    [written] = encode(spark, CSV, [(1, [at])], "a INT, l ARRAY<TIMESTAMP>")
+    assert written == b'1,"[""2026-01-02T03:04:05.678901Z""]"'
+
+
+def test_csv_writes_a_null_that_is_alone(spark: SparkSession) -> None:
+    assert encode(spark, CSV, [(None,), ("a",)], "a STRING") == [b"", b"a"]
+    assert encode(spark, CsvFormat(CsvOptions(null="NULL")), [(None,)], "a STRING") == [b"NULL"]
 
 
 def test_text_is_taken_as_it_is(spark: SparkSession) -> None:

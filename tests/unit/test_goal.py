@@ -10,6 +10,7 @@ import pytest
 
 from headrace import Flow
 from headrace.check import check, load
+from headrace.check.real_time import late_from
 from headrace.compile.explain import explain, text
 from headrace.compile.plan import Choice, Plan
 from headrace.compile.planner import plan
@@ -155,6 +156,19 @@ def test_operators_know_whether_they_run_in_real_time(steps: str, step: str) -> 
     (problem,) = check(resolve(flowfile.read(text))).errors
     assert (problem.step, problem.location.line) == (step, 6)
     assert "micro-batches keep 1 second" in problem.detail
+
+
+@pytest.mark.parametrize("port", ["", ".late"])
+def test_steps_in_a_circle_are_a_problem_and_not_followed_without_end(port: str) -> None:
+    text = (
+        "flow: a\ngoal: {latency: 20 ms}\nsources:\n"
+        "  clicks: {kafka: clicks, format: json, schema: 'k STRING, at TIMESTAMP', time: at}\nsteps:\n"
+        f"  one: {{from: two{port}, filter: k IS NOT NULL}}\n  two: {{from: one{port}, filter: k IS NOT NULL}}\n"
+        f"sinks:\n  out: {{from: one{port}, kafka: {{topic: out}}}}\n  all: {{from: clicks, kafka: {{topic: all}}}}\n"
+    )
+    found = check(resolve(flowfile.read(text)))
+    assert [p.step for p in found.errors if p.code == "cycle"] == ["one"]
+    assert late_from(found.flow, found.flow.sinks[0]) is None
 
 
 def test_sources_and_sinks_know_it_too() -> None:

@@ -91,8 +91,9 @@ def aside(flow: Flow, sink: Sink) -> bool:
 
 def late_from(flow: Flow, sink: Sink) -> str | None:
     """The step whose late records a sink takes; None: it takes others."""
-    port = sink.inputs[0]
-    while port.step in flow:
+    port, seen = sink.inputs[0], set[str]()
+    while port.step in flow and port.step not in seen:  # in a circle, which is a problem of its own, there is none
+        seen.add(port.step)
         part = flow[port.step]
         if isinstance(part, Step) and port.port in part.options.sides():
             return part.name

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from headrace.compile.counting import TIMED, Counter, Counts
 from headrace.connectors.base import ORIGIN
 from headrace.errors import DataError
+from headrace.formats.json import EXACT_TIMES
 from headrace.model import Schema
 from headrace.operators.calls import UNNOTED, Calls, Note
 from headrace.operators.letters import LETTERS, because
@@ -56,10 +57,6 @@ class Counted(NamedTuple):
 UNREADABLE = Counted("read", "unreadable")
 UNTIMED = Counted("time", "unreadable")
 REJECTED = Counted("rejected", "dead_letters")
-_EXACT = {
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",  # Spark's own cuts off the microseconds
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
-}
 
 
 class Rejects(Protocol):
@@ -170,7 +167,7 @@ def as_json(frame: DataFrame) -> Column:
     from pyspark.sql import functions as F
 
     columns = [F.col(f"`{n}`") for n in frame.columns if not n.startswith(_HIDDEN)]
-    return F.to_json(F.struct(*columns), _EXACT) if columns else F.lit("{}")
+    return F.to_json(F.struct(*columns), EXACT_TIMES) if columns else F.lit("{}")
 
 
 def stopped(part: str, frame: DataFrame, failed: Column, bad: Column | None = None) -> DataFrame:

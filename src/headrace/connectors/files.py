@@ -26,8 +26,11 @@ from headrace.connectors.base import (
 )
 from headrace.connectors.folder import Folder
 from headrace.errors import FlowError, Problem
+from headrace.formats.csv import as_number, as_texts
+from headrace.formats.json import EXACT_TIMES
 from headrace.formats.reasons import column
 from headrace.model import Schema
+from headrace.model.types import Decimal
 from headrace.options import Names, Options
 
 if TYPE_CHECKING:
@@ -115,8 +118,9 @@ class FilesSource(ReplayableSource[FilesSourceOptions]):
         frame = self._load(reading, reading.format, checked=kind == "csv")
         if reading.origin:
             frame = _with_origin(frame, reading.format if kind == "csv" else None)
-        if kind != "csv":
+        if kind != "csv" or reading.schema is None:
             return frame.withColumn(REASON, F.lit(None).cast("string")) if reading.reasons else frame
+        frame = _with_numbers(frame, reading.format, reading.schema)
         reason = "the record does not have the schema's fields, or a value does not fit its column"
         if reading.reasons:
             return frame.withColumn(REASON, F.when(F.col(_CORRUPT).isNotNull(), F.lit(reason))).drop(_CORRUPT)
@@ -159,7 +163,7 @@ class FilesSource(ReplayableSource[FilesSourceOptions]):
         kind, options = form.file_options()
         if reading.schema is None:
             raise _missing_schema(reading.place)
-        wanted = reading.schema.ddl() + (f", {_CORRUPT} STRING" if checked else "")
+        wanted = f"{as_texts(reading.schema).ddl()}, {_CORRUPT} STRING" if checked else reading.schema.ddl()
         settings = {**options, "mode": "PERMISSIVE", "columnNameOfCorruptRecord": _CORRUPT} if checked else options
         return self._open(self._reader(reading).schema(wanted).format(kind).options(**settings), reading)
 
@@ -346,6 +350,18 @@ def _with_origin(frame: DataFrame, csv: Format[Options] | None) -> DataFrame:
     return frame.withColumn(ORIGIN, F.struct(value, file))
 
 
+def _with_numbers(frame: DataFrame, csv: Format[Options], schema: Schema) -> DataFrame:
+    """The frame with every DECIMAL, which was read as text, as a number; a record where one is none is corrupt."""
+    from pyspark.sql import functions as F
+
+    made = {f.name: as_number(column(f.name), f.type) for f in schema if isinstance(f.type, Decimal)}
+    if not made:
+        return frame
+    misfit = F.greatest(F.lit(False), *(column(n).isNotNull() & number.isNull() for n, number in made.items()))
+    made[_CORRUPT] = F.coalesce(F.col(_CORRUPT), F.when(misfit, csv.encode(as_texts(schema)).cast("string")))
+    return frame.select(*(made.get(n, column(n)).alias(n) for n in frame.columns))
+
+
 def _when_set(name: str, reason: str) -> Column:
     from pyspark.sql import functions as F
 
@@ -364,7 +380,7 @@ def _flat(frame: DataFrame, kind: str, partition_by: tuple[str, ...]) -> DataFra
         if kind == "text":
             return here if field.name in partition_by else here.cast("string").alias(field.name)
         nested = field.dataType.typeName() in ("array", "map", "struct", "variant")
-        return F.to_json(here).alias(field.name) if nested else here
+        return F.to_json(here, EXACT_TIMES).alias(field.name) if nested else here
 
     return frame.select(*map(flat, frame.schema.fields))
 

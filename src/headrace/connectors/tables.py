@@ -14,6 +14,7 @@ from pydantic import model_validator
 from headrace.connectors.arrow import arrow_type, fit
 from headrace.connectors.base import Place, TransactionalSink
 from headrace.connectors.before import noted_before
+from headrace.formats.json import EXACT_TIMES
 from headrace.model import Schema
 from headrace.model.types import BOOLEAN, STRING, Array, Map, Struct
 from headrace.options import Names, Options, refuse
@@ -162,7 +163,7 @@ def as_sql_values(frame: DataFrame, special: Mapping[str, Any]) -> DataFrame:
             made: Column = special[type_name](column)
             return made.alias(name)
         if type_name in NESTED:
-            return F.to_json(column).alias(name)
+            return F.to_json(column, EXACT_TIMES).alias(name)
         return column.cast("string").alias(name) if "interval" in type_name or type_name == "void" else column
 
     return frame.select(*(value(f.name, f.dataType) for f in frame.schema.fields))

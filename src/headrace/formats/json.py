@@ -23,6 +23,11 @@ _KNOWN = (STRING, BOOLEAN, *INTEGERS, DOUBLE, TIMESTAMP, DATE)
 """The types that `headrace.JsonReader` and `JsonWriter`, in Java, know; all others are Spark's."""
 _DIGITS = 18
 """Decimals of so many digits are read too; none is written."""
+EXACT_TIMES = {
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
+}
+"""For whatever Spark writes as JSON or CSV: its own formats cut off the microseconds."""
 
 
 class JsonOptions(Options):
@@ -73,11 +78,7 @@ class JsonFormat(Format[JsonOptions]):
         return "json", self._writing() if writing else {}
 
     def _writing(self) -> dict[str, str]:
-        return {
-            "ignoreNullFields": str(not self.options.nulls).lower(),
-            "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",  # Spark's own cuts off the microseconds
-            "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
-        }
+        return {"ignoreNullFields": str(not self.options.nulls).lower(), **EXACT_TIMES}
 
 
 def _unread(field: Field) -> str | None:

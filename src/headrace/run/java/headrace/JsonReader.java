@@ -9,6 +9,7 @@ import org.apache.spark.sql.Column;
 import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.GenericInternalRow;
 import org.apache.spark.sql.catalyst.expressions.json.JsonToStructsEvaluator;
+import org.apache.spark.sql.catalyst.json.JSONOptions;
 import org.apache.spark.sql.catalyst.util.ArrayData;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
@@ -63,6 +64,9 @@ public final class JsonReader implements Serializable {
   private transient int[] precisions;
   private transient int[] scales;
   private transient JsonToStructsEvaluator spark;
+
+  /** What Spark must not be given; null: nothing. */
+  private transient HugeNumbers huge;
 
   /** The names of the last record in their order, each with its closing quote, and which columns they are. */
   private transient byte[][] order;
@@ -167,20 +171,20 @@ public final class JsonReader implements Serializable {
     if (spark == null) {
       StructType listed =
           new StructType().add("r", DataTypes.createArrayType(schema)).add(CORRUPT, DataTypes.StringType);
-      spark =
-          new JsonToStructsEvaluator(
-              scala.collection.immutable.Map$.MODULE$.from(
-                  scala.jdk.javaapi.CollectionConverters.asScala(
-                      Map.of("mode", "PERMISSIVE", "columnNameOfCorruptRecord", CORRUPT))),
-              listed,
-              CORRUPT,
-              Option.apply(zone),
-              false);
+      scala.collection.immutable.Map<String, String> options =
+          scala.collection.immutable.Map$.MODULE$.from(
+              scala.jdk.javaapi.CollectionConverters.asScala(
+                  Map.of("mode", "PERMISSIVE", "columnNameOfCorruptRecord", CORRUPT)));
+      huge = HugeNumbers.concern(schema) ? new HugeNumbers(listed, new JSONOptions(options, zone, CORRUPT)) : null;
+      spark = new JsonToStructsEvaluator(options, listed, CORRUPT, Option.apply(zone), false);
     }
     byte[] text = new byte[BEFORE.length + record.length + BEHIND.length];
     System.arraycopy(BEFORE, 0, text, 0, BEFORE.length);
     System.arraycopy(record, 0, text, BEFORE.length, record.length);
     System.arraycopy(BEHIND, 0, text, BEFORE.length + record.length, BEHIND.length);
+    if (huge != null && huge.areIn(text)) {
+      return new GenericInternalRow(new Object[] {null, Boolean.TRUE});
+    }
     InternalRow read = (InternalRow) spark.evaluate(UTF8String.fromBytes(text));
     ArrayData items = read == null || read.isNullAt(0) ? null : read.getArray(0);
     boolean one = items != null && items.numElements() > 0 && !items.isNullAt(0);
@@ -338,7 +342,8 @@ public final class JsonReader implements Serializable {
     }
   }
 
-  private static int code(byte[] b, int at) {
+  /** The code of an escape, whose four digits are at a place, or ODD. */
+  static int code(byte[] b, int at) {
     int code = 0;
     for (int place = at; place < at + 4; place++) {
       int digit = Character.digit(byteAt(b, place), 16);
