@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from headrace.check import check
+from headrace.check import check, load
 from headrace.compile.planner import plan
 from headrace.compile.where import Where
 from headrace.connectors.unreadable import DAMAGED, EMPTY, NOT_PARQUET, OTHER_TYPE
@@ -169,6 +169,34 @@ def test_each_file_that_cannot_be_read_is_one_letter_and_the_others_are_taken(
     assert "value" not in told[first[0].name]
     assert json.loads(told[first[1].name]["record"])["length"] == 200
     assert "error" in json.loads(told[first[2].name]["record"])
+
+
+STATELESS = FLOW.replace("  totals:\n", "  steps_only:\n").replace(
+    "aggregate: {by: user, compute: {n: count(*)}}", "filter: id >= 0"
+)
+STATELESS = STATELESS.replace("from: totals", "from: steps_only").replace("table: totals, key: user", "table: totals")
+
+
+def test_a_file_that_was_mended_is_read_by_a_replay_once(spark: SparkSession, tmp_path: Path) -> None:
+    shop = Shop(tmp_path / "shop", spark, STATELESS)
+    files = shop.batch(0)
+    shop.take()
+    files[2].write_bytes(parquet_bytes(2000))
+    made = plan(load(shop.root / "spoiled.yaml"), mode=Mode.BATCH)
+
+    def where(own: Path) -> Where:
+        return Where(session=spark, streaming=False, home=own, base=shop.root)
+
+    done = letters.replay(shop.home, made, where)
+    assert (done.taken, done.failed) == (4, 3)
+    assert [(step, number) for step, _, number in done.left] == [("orders", 1)], "of a row of Parquet no bytes are kept"
+    assert shop.column("SELECT id FROM orders WHERE id >= 2000") == [*range(2000, 2040)]
+    again = [one for one in letters.letters(shop.home) if one.id.startswith("replay-1/")]
+    assert sorted(one.reason for one in again) == sorted({EMPTY, NOT_PARQUET, OTHER_TYPE})
+    (letters.folder(shop.home) / "replays" / "1" / "done.json").unlink()  # as if it had been killed just before
+    assert letters.replay(shop.home, made, where).number == 1
+    assert shop.column("SELECT id FROM orders WHERE id >= 2000") == [*range(2000, 2040)]
+    shop.equal()
 
 
 def test_in_batch_mode_they_are_letters_too(spark: SparkSession, tmp_path: Path) -> None:
