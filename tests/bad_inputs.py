@@ -5,13 +5,21 @@ The page `docs/bad-inputs.md` is made of this list: `python -m tests.bad_inputs 
 
 from __future__ import annotations
 
+import io
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
+from headrace.connectors.unreadable import DAMAGED, EMPTY, NOT_PARQUET, OTHER_TYPE
 
 SCHEMA = "a BIGINT, b DOUBLE, s STRING, t TIMESTAMP, l ARRAY<INT>, d DECIMAL(6,2)"
 CSV_SCHEMA = "a BIGINT, b DOUBLE, s STRING, t TIMESTAMP, d DECIMAL(6,2)"
+FILE_SCHEMA = "id BIGINT, user STRING"
 ROW = "a row"
+ROWS = "its rows"
+NO_ROWS = "nothing: it has no rows"
 _OBJECT = "the record is not a JSON object"
 _FIT = "the record is not one JSON object, or a value does not fit its column"
 _UTF8 = "the record is not UTF-8 text"
@@ -117,6 +125,78 @@ INPUTS: dict[str, list[Bad]] = {
 }
 
 
+def parquet_bytes(first: int, rows: int = 40) -> bytes:
+    """A Parquet file of two row groups."""
+    numbers = [*range(first, first + rows)]
+    return _parquet(id=numbers, user=[f"u{n * 7919 % 10007}" for n in numbers])
+
+
+def _parquet(**columns: Any) -> bytes:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    made = io.BytesIO()
+    parquet.write_table(pa.table(columns), made, compression="zstd", row_group_size=20)
+    return made.getvalue()
+
+
+def damaged(first: int) -> bytes:
+    """The same with the second row group turned over."""
+    from pyarrow import parquet
+
+    made = bytearray(parquet_bytes(first))
+    column = parquet.ParquetFile(io.BytesIO(made)).metadata.row_group(1).column(1)
+    start = column.dictionary_page_offset or column.data_page_offset
+    for at in range(start, start + column.total_compressed_size):
+        made[at] ^= 0x5A
+    return bytes(made)
+
+
+def other_type(first: int = 0) -> bytes:
+    """A Parquet file whose `id` is a text."""
+    return _parquet(id=[str(first)], user=["ann"])
+
+
+def _narrow(first: int) -> bytes:
+    import pyarrow as pa
+
+    return _parquet(id=pa.array([first], pa.int32()), user=["ann"])
+
+
+def _none(first: int) -> bytes:
+    import pyarrow as pa
+
+    return _parquet(id=pa.array([], pa.int64()), user=pa.array([], pa.string()))
+
+
+@dataclass(frozen=True)
+class BadFile:
+    """One file: what is wrong with it, its bytes, for rows whose numbers begin somewhere, and where it ends."""
+
+    what: str
+    make: Callable[[int], bytes]
+    ends: str
+
+
+FILES: dict[str, list[BadFile]] = {
+    "parquet": [
+        BadFile("nothing wrong", parquet_bytes, ROWS),
+        BadFile("nothing at all", lambda first: b"", EMPTY),
+        BadFile("cut off in the middle", lambda first: parquet_bytes(first)[:500], NOT_PARQUET),
+        BadFile("cut off before the last byte", lambda first: parquet_bytes(first)[:-1], NOT_PARQUET),
+        BadFile("something behind the end", lambda first: parquet_bytes(first) + b"\n", NOT_PARQUET),
+        BadFile("nothing but zeros", lambda first: bytes(len(parquet_bytes(first))), NOT_PARQUET),
+        BadFile("CSV", lambda first: f"id,user\n{first},ann\n".encode(), NOT_PARQUET),
+        BadFile("the second row group is damaged", damaged, DAMAGED),
+        BadFile("a text for a number", other_type, OTHER_TYPE),
+        BadFile("a narrower number", _narrow, ROWS),
+        BadFile("a column nobody knows", lambda first: _parquet(id=[first], user=["ann"], new=[1]), ROWS),
+        BadFile("a column that is gone", lambda first: _parquet(id=[first]), ROWS),
+        BadFile("no rows", _none, NO_ROWS),
+    ]
+}
+
+
 def markdown() -> str:
     """The page for readers."""
     lines = [
@@ -125,8 +205,8 @@ def markdown() -> str:
         "Where records end that are not as they should be. No such record stops a flow: it is a row, or a dead letter",
         "with the reason that is given here. The list is run through Kafka by `tests/connectors/test_bad_inputs.py`.",
         "",
-        "A Parquet file is no such record: one that is cut short stops the flow, which names it and goes on from where",
-        "it was once the file is whole.",
+        "A Parquet file is taken whole or not at all: one that cannot be read is one dead letter, with its path in",
+        "`file`, and its length, its time and what Spark says of it in `record`. The guide says what to do about it.",
         "",
         "A number for a DECIMAL is read with at most 1,000 characters and an exponent from -999 to 999. Others are",
         "values that do not fit, whatever they round to. Spark would make all their digits first, for minutes.",
@@ -135,11 +215,14 @@ def markdown() -> str:
         schema = {"json": SCHEMA, "csv": CSV_SCHEMA}.get(name)
         lines += ["", f"## {name}", "", *([f"Read as `{schema}`.", ""] if schema else [])]
         lines += ["| input | ends as |", "|---|---|", *(f"| {bad.what} | {_end(bad.ends)} |" for bad in inputs)]
+    for name, files in FILES.items():
+        lines += ["", f"## {name}", "", f"Files, read as `{FILE_SCHEMA}`.", ""]
+        lines += ["| file | ends as |", "|---|---|", *(f"| {bad.what} | {_end(bad.ends)} |" for bad in files)]
     return "\n".join(lines) + "\n"
 
 
 def _end(ends: str) -> str:
-    return ends if ends == ROW else f'dead letter, "{ends}"'
+    return ends if ends in (ROW, ROWS, NO_ROWS) else f'dead letter, "{ends}"'
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Every bad input ends where the list says, through a real topic; the flow goes on."""
+"""Every bad input ends where the list says, through a real topic or from a folder; the flow goes on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.compile.where import Where
 from headrace.declare import flowfile
 from headrace.declare.resolve import resolve
 from headrace.run.inline import run_to_end
-from tests.bad_inputs import CSV_SCHEMA, INPUTS, ROW, SCHEMA
+from tests.bad_inputs import CSV_SCHEMA, FILE_SCHEMA, FILES, INPUTS, NO_ROWS, ROW, ROWS, SCHEMA
 from tests.recovery.test_letters import committed
 
 if TYPE_CHECKING:
@@ -81,3 +81,29 @@ def test_each_bad_input_ends_where_the_list_says(spark: SparkSession, broker: st
         assert letter["reason"].startswith(kept[number]["reason"])
         assert (letter["value"] is not None) == ("value" in kept[number] and number not in large)
         assert ("bytes is only in dead-letters/json/" in letter["reason"]) == (number in large)
+
+
+def test_each_bad_file_ends_where_the_list_says(spark: SparkSession, tmp_path: Path) -> None:
+    text = f"""\
+flow: bad-files
+sources:
+  parquet: {{files: {{path: in}}, format: parquet, schema: "{FILE_SCHEMA}"}}
+sinks:
+  rows: {{from: parquet, files: {{path: out}}, format: json}}
+"""
+    report = check(resolve(flowfile.read(text)))
+    assert not report.errors, report.errors
+    files = FILES["parquet"]
+    (tmp_path / "in").mkdir()
+    for number, bad in enumerate(files):
+        (tmp_path / "in" / f"{number}.parquet").write_bytes(bad.make(number * 1000))
+    made = plan(report.flow)
+    where = Where(session=spark, streaming=True, home=tmp_path / "home", base=tmp_path)
+    run_to_end(made, made.queries[0], where, tmp_path / "checkpoint")
+    ends = {row["id"] // 1000: ROWS for row in lines(tmp_path / "out", "part-*")}
+    for letter in lines(tmp_path / "home" / "dead-letters" / "parquet", "*.jsonl"):
+        number = int(Path(letter["file"]).stem)
+        assert number not in ends, letter
+        ends[number] = letter["reason"]
+    found = {bad.what: ends.get(number, NO_ROWS) for number, bad in enumerate(files)}
+    assert found == {bad.what: bad.ends for bad in files}

@@ -198,3 +198,17 @@ def test_a_file_that_is_cut_short_is_named_with_what_to_do() -> None:
     assert (found.kind, found.retry, found.exit_code) == ("data", False, 1)
     assert found.message == 'query "rows": file "/data/in/2.parquet" is not a whole Parquet file'
     assert "the run goes on" in found.hint
+
+
+def test_a_file_with_a_part_that_is_damaged_is_named_with_the_cause() -> None:
+    found = explain_text(
+        "Py4JJavaError: : org.apache.spark.SparkException: [FAILED_READ_FILE.NO_HINT] Encountered error while reading "
+        "file file:///data/in%20put/2.parquet.  SQLSTATE: KD001\n\tat a.b\n"
+        "Caused by: org.apache.parquet.io.ParquetDecodingException: could not decompress\n\tat c.d",
+        query="rows",
+    )
+    assert (found.kind, found.retry) == ("data", False)
+    assert found.message == 'query "rows": file "/data/in put/2.parquet" cannot be read'
+    assert "could not decompress" in found.detail
+    gone = explain_text("[FAILED_READ_FILE.FILE_NOT_EXIST] Encountered error while reading file file:///in/a.json. x")
+    assert gone.kind == "internal"

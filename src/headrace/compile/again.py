@@ -1,7 +1,7 @@
 """Dead letters put through a flow again: each from where it failed, to the sinks it has not reached.
 
 What failed in a step goes on from that step: its siblings, which did not fail, are not made a second time, and other
-sinks are not written again. What a source refused is decoded anew.
+sinks are not written again. What a source refused is decoded anew, or read anew where it is a file.
 """
 
 from __future__ import annotations
@@ -21,9 +21,11 @@ from headrace.compile.counting import Once
 from headrace.compile.frames import Branch
 from headrace.compile.lower import Lowered
 from headrace.compile.plan import Plan, Query
+from headrace.compile.planner import in_record, wanted
 from headrace.compile.where import Where
 from headrace.connectors.base import ORIGIN, Reading, ReplayableSource
 from headrace.connectors.time import ARRIVAL
+from headrace.connectors.unreadable import REASONS, Noted, decoded
 from headrace.model import Flow, Port, Schema, Sink, Source, Step
 from headrace.operators.base import Operator
 from headrace.operators.calls import Note, Notes, once_more
@@ -117,6 +119,44 @@ class _Letters(ReplayableSource[Any]):
         return frame.select("value", *known, *arrived, *origin)
 
 
+class _Files(ReplayableSource[Any]):
+    """Stands in for a source: the files of its letters, read anew; those that still fail are letters again."""
+
+    carries = "files"
+
+    def __init__(self, real: Any, letters: Sequence[Letter], batch: int, columns: Sequence[str]) -> None:
+        super().__init__(real.options)
+        self._real, self._batch, self._columns = real, batch, columns
+        self._letters = [(decoded(letter["file"]), json.loads(letter.get("record") or "{}")) for letter in letters]
+
+    def metadata(self) -> Schema:
+        found: Schema = self._real.metadata()
+        return found
+
+    def read(self, reading: Reading) -> DataFrame:
+        files = self._real.where_now(reading, [(path, told.get("copy")) for path, told in self._letters])
+        reading = replace(reading, files=files)
+        noted = Noted(reading.place, reading.reads_for)
+        if not noted.known(self._batch):
+            self._real.set_aside(reading, self._batch, self._columns)
+            noted.add(self._batch, ())  # a replay that is repeated is to find the same
+        frame: DataFrame = self._real.read(reading)
+        return frame
+
+
+def _stand_in(plan: Plan, part: Source, letters: Sequence[Letter], batch: int) -> ReplayableSource[Any]:
+    """What gives the records of a source's letters."""
+    real = SOURCES[part.connector](part.options)
+    if of_file(letters[0]):
+        return _Files(real, letters, batch, in_record(part, wanted(plan.flow, plan.schemas, part)).names)
+    return _Letters(real, letters, "json" if real.carries == "rows" else real.default_format)
+
+
+def of_file(letter: Letter) -> bool:
+    """Whether it is a file as a whole that is the dead letter."""
+    return letter.get("reason") in REASONS and letter.get("file") is not None
+
+
 def put_through(plan: Plan, where: Where, step: str, letters: Sequence[Letter], batch: int) -> dict[str, int]:
     """Puts letters of one step through again as a batch of its own; how many failed once more, by step.
 
@@ -132,14 +172,12 @@ def put_through(plan: Plan, where: Where, step: str, letters: Sequence[Letter], 
         for s in flow.sources
         if s.table is None and s.name != step
     }
+    query = next(q for q in plan.queries if step in q.owned)
     if isinstance(part, Source):
-        real = SOURCES[part.connector](part.options)
-        rows = real.carries == "rows"
-        where = replace(where, sources={step: _Letters(real, letters, "json" if rows else real.default_format)})
+        where = replace(where, query=query.name, sources={step: _stand_in(plan, part, letters, batch)})
     else:
         port = part.inputs[0] if function else Port(step)
         given[port] = _rows(where, plan.schemas[port], letters)
-    query = next(q for q in plan.queries if step in q.owned)
     rate = dead.Rate(len(letters) * 1000)
     notes = Notes(session, rate.most + 1)
 

@@ -16,7 +16,7 @@ from headrace.compile.planner import format_of, in_record, wanted
 from headrace.compile.spans import Again
 from headrace.compile.times import timed
 from headrace.compile.where import Where
-from headrace.connectors.base import ORIGIN, REASON, Reading
+from headrace.connectors.base import ORIGIN, REASON, Reading, SourceConnector
 from headrace.formats.base import Format
 from headrace.model import OUT, Port, Schema, Source, Step
 from headrace.operators.base import Lowering, Operator
@@ -174,12 +174,10 @@ class Branch:
         """The schema of a port less the columns that nothing needs and so were never read."""
         return self.plan.schemas[port].keeping(frame.columns)
 
-    def source(self, source: Source) -> dict[str, DataFrame]:
-        connector = self.where.sources.get(source.name) or SOURCES[source.connector](source.options)
+    def reading(self, source: Source, connector: SourceConnector[Any]) -> Reading:
+        """What a source is asked for."""
         form = format_of(source, connector.default_format)
-        columns = wanted(self.plan.flow, self.plan.schemas, source)
-        origin = bool(self.rejects.carried) and source.table is None
-        reading = Reading(
+        return Reading(
             session=self.where.session,
             streaming=self.streaming and source.table is None,
             schema=source.schema or (form.own_schema if form else None) or connector.columns(),
@@ -189,22 +187,30 @@ class Branch:
             stop=self.where.stop if source.table is None else None,
             between=self.where.between.get(source.name),
             query=self._query,
+            reads_for=self.where.query,
+            repeated=self.where.repeated if self.streaming else None,
             readers=tuple(q.name for q in self.plan.queries if source.name in q.sources),
             arrival=_asks_arrival(source),
             pinned=self.where.pinned,
             tuned=self.plan.reading,
             per_batch=self.plan.per_batch,
             real_time=self.where.real_time,
-            origin=origin,
+            origin=bool(self.rejects.carried) and source.table is None,
             reasons=connector.carries == "files" and source.table is None,
             table=source.table is not None,
         )
+
+    def source(self, source: Source) -> dict[str, DataFrame]:
+        connector = self.where.source(source)
+        columns = wanted(self.plan.flow, self.plan.schemas, source)
+        reading = self.reading(source, connector)
+        form = reading.format
 
         def read() -> DataFrame:
             frame = connector.read(reading)
             if reading.streaming:
                 frame = tagged(frame, source.name)
-            if origin:
+            if reading.origin:
                 frame = _with_source(frame, source.name)
             if source.table is None:
                 frame = self.wires.wire(frame, read_name(source.name))

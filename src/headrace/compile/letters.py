@@ -145,7 +145,12 @@ def _letters(part: str, frame: DataFrame, failed: Column, readable: bool) -> Dat
     """The records of a frame that failed, as dead letters but for `at`."""
     from pyspark.sql import functions as F
 
-    record = as_json(frame) if readable else F.lit(None).cast("string")
+    known = frame.schema[ORIGIN].dataType.fieldNames() if ORIGIN in frame.columns else ()  # type: ignore[attr-defined]
+    record = F.lit(None).cast("string")
+    if readable:
+        record = as_json(frame)
+    elif "record" in known:
+        record = F.col(f"{ORIGIN}.record")
     told = {
         "step": F.lit(part),
         "reason": failed["reason"],
@@ -153,7 +158,6 @@ def _letters(part: str, frame: DataFrame, failed: Column, readable: bool) -> Dat
         "place": failed["place"],
         "record": F.coalesce(failed["record"], record),
     }
-    known = frame.schema[ORIGIN].dataType.fieldNames() if ORIGIN in frame.columns else ()  # type: ignore[attr-defined]
     for name in LETTERS.names:
         if name not in told and name != "at":
             told[name] = F.col(f"{ORIGIN}.{name}") if name in known else F.lit(None)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.catalogue import SINKS, SOURCES
 from headrace.compile import letters as dead
+from headrace.compile import spoiled
 from headrace.compile.counting import Counts, Observed, Once, Stream, Uncounted
 from headrace.compile.frames import Branch
 from headrace.compile.leaves import Leaf, leaves
@@ -70,6 +71,7 @@ class Lowered:
         branches: dict[str, Counts] = {}
         sinks = [s for s in self.plan.flow.sinks if s.name in self.query.sinks]
         sides, again = self._sides(), batch_id == self.repeated
+        spoiled.before(self, batch_id)
         dead.forget_failures(self.where.home, self.query.name, batch_id)
         self.notes.take()  # what an attempt that failed has left
         shared = len(sinks) > 1 or bool(sides) or again or (bool(self.query.stateful) and self._rejects_behind())
@@ -93,9 +95,14 @@ class Lowered:
                 written[sink.name] = self.write_sink(sink, taken, batch_id, counted=counted)
                 branches[sink.name] = once.read()
             assert not isinstance(self.counter, Observed), "in real-time mode no batch is written"
-            outcome = Outcome(trunk=self.counter.read(), behind=behind.read(), branches=branches, sinks=written)
+            counts = spoiled.with_files(self, batch_id, self.counter.read())
+            outcome = Outcome(trunk=counts, behind=behind.read(), branches=branches, sinks=written)
             given |= {self.query.trunk: frame}
-            written |= self.keep_letters(given, batch_id, outcome)
+            try:
+                written |= self.keep_letters(given, batch_id, outcome)
+            except Exception as error:
+                setattr(error, spoiled.WRITTEN, True)
+                raise
         finally:
             if shared:
                 frame.unpersist()
@@ -335,7 +342,7 @@ def sink_place(plan: Plan, query: Query, where: Where, sink: Sink) -> Place:
     return replace(place, home=place.home / query.name)
 
 
-def _unfinished(checkpoint: Path | None) -> int | None:
+def unfinished(checkpoint: Path | None) -> int | None:
     """The batch of a checkpoint that was begun and is not done."""
     if checkpoint is None:
         return None
@@ -353,6 +360,8 @@ def lower(plan: Plan, query: Query, where: Where) -> Lowered:
     most = (plan.flow.dead_letters or DeadLetters()).per_minute
     notes = Notes(where.session, most + 1)
     rejects = Counting(counter, notes.calls() if where.calls is UNNOTED else where.calls)
+    repeated = unfinished(where.checkpoint) if where.streaming else None
+    where = replace(where, query=query.name, repeated=repeated)
     branch = Branch(plan, where, {}, rejects=rejects, wires=wires, streaming=where.streaming, trunk=query)
     trunk = branch.frame(query.trunk)
     return Lowered(
@@ -362,7 +371,7 @@ def lower(plan: Plan, query: Query, where: Where) -> Lowered:
         where=where,
         counter=counter,
         leaves=leaves(trunk) if where.streaming else (),
-        repeated=_unfinished(where.checkpoint) if where.streaming else None,
+        repeated=repeated,
         rate=dead.Rate(most, where.recent),
         notes=notes,
     )

@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.catalogue import SOURCES
 from headrace.compile.letters import Recent
 from headrace.compile.spans import Again
 from headrace.compile.tables import Tables
 from headrace.connectors.base import Between, Place, SinkConnector, SourceConnector
-from headrace.model import Flow
+from headrace.model import Flow, Source
 from headrace.operators.calls import UNNOTED, Calls
 from headrace.operators.late import Aside
 
@@ -44,6 +45,10 @@ class Where:
     """When the batch that is read once more was planned, in milliseconds: what was now to it."""
     calls: Calls = UNNOTED
     """Where a run is answered once more: the calls that raised then."""
+    query: str = ""
+    """The name of the query that is lowered, where there is one."""
+    repeated: int | None = None
+    """The batch of it that was begun and not finished."""
     checkpoint: Path | None = None
     """Of the query that is lowered, where there is one."""
     note: Callable[[dict[str, Any]], None] = lambda told: None
@@ -56,6 +61,10 @@ class Where:
     """Of the query, where workers cannot read the checkpoint."""
     real_time: bool = False
     """Whether records flow through one by one: nothing is done batch by batch, and all is counted by `observe`."""
+
+    def source(self, source: Source) -> SourceConnector[Any]:
+        """What reads a source."""
+        return self.sources.get(source.name) or SOURCES[source.connector](source.options)
 
     def aside(self, step: str) -> Aside | None:
         """Where a step of a stream puts records aside."""

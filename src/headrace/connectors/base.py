@@ -8,7 +8,7 @@ Choose the base class by what the outside system can do; that choice is the guar
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ORIGIN = "_headrace_origin"
 """The column for where a record came from: a struct of what its source knows of value, key, topic, partition, offset,
-timestamp, file and line."""
+timestamp, file and line; where it is not readable also `record`, what else is known of it, as JSON."""
 REASON = "_headrace_reason"
 """The column for why a record cannot be read; `value` beside it, in ORIGIN, is what was there."""
 
@@ -82,6 +82,12 @@ class Reading:
     """Whether to give records that cannot be read too, from a connector that reads files: with REASON set."""
     query: str = ""
     """The query that reads."""
+    reads_for: str = ""
+    """The query whose records they are, also where they are read once more."""
+    repeated: int | None = None
+    """The batch of it that was begun and not finished: a stream has it once more, first."""
+    files: tuple[str, ...] | None = None
+    """Only these files, as a batch; None: whatever there is."""
     readers: tuple[str, ...] = ()
     """All queries of the flow that read this source, each at its own pace."""
     tuned: Mapping[str, str] = field(default_factory=dict)
@@ -199,6 +205,20 @@ class SourceConnector(Connector[O]):
         """What is wrong with the options for these columns; needs neither Spark nor network."""
         return iter(())
 
+    def set_aside(
+        self, reading: Reading, batch: int, columns: Sequence[str], *, empty: frozenset[str] | None = None
+    ) -> int:
+        """Notes the files of a batch that cannot be read, for `read` to leave out; how many were not known before.
+
+        Those columns must be readable. `empty`: only look for the files that are among these, which are empty.
+        Only for formats whose files are taken whole or not at all.
+        """
+        return 0
+
+    def left_out(self, reading: Reading, batch: int) -> int:
+        """How many files of a batch are left out."""
+        return 0
+
     @abstractmethod
     def read(self, reading: Reading) -> DataFrame:
         """A streaming frame, or a batch one over everything there is.
@@ -234,6 +254,9 @@ class SinkConnector(Connector[O]):
     in_one_action: ClassVar[bool] = True
     """Whether it does so in one action of Spark's; false: partition by partition, when Spark hands out what was counted
     before there is anything to count."""
+
+    task_by_task: ClassVar[bool] = False
+    """Whether each task of Spark's makes its own rows durable, so that some of a batch stay when the rest fails."""
 
     keeps_all: ClassVar[bool] = False
     """Whether values stay that newer ones follow, as in a log: only who takes it for a table sees the last alone."""

@@ -6,6 +6,7 @@ sink: exactly once; see `published.py` for how.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
@@ -24,7 +25,21 @@ from headrace.connectors.base import (
     Written,
     connector,
 )
+from headrace.connectors.file_log import dated_files_of, files_of
 from headrace.connectors.folder import Folder
+from headrace.connectors.unreadable import (
+    EMPTY,
+    Noted,
+    Unreadable,
+    as_rows,
+    decoded,
+    empty_in,
+    failing,
+    looked_up,
+    plain,
+    reason_of,
+    without,
+)
 from headrace.errors import FlowError, Problem
 from headrace.formats.csv import as_number, as_texts
 from headrace.formats.json import EXACT_TIMES
@@ -34,7 +49,7 @@ from headrace.model.types import Decimal
 from headrace.options import Names, Options
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
     from pyspark.sql.streaming.readwriter import DataStreamReader
@@ -102,7 +117,7 @@ class FilesSource(ReplayableSource[FilesSourceOptions]):
     """Records of text, CSV, JSON or Parquet files; a folder is watched for new ones.
 
     Files must appear whole (write elsewhere, then rename) and not change. A record that is not readable becomes a
-    dead letter; read as a table, it stops the run with the reason.
+    dead letter, and so does a Parquet file that is, as a whole; read as a table, it stops the run with the reason.
     """
 
     carries = "files"
@@ -115,11 +130,12 @@ class FilesSource(ReplayableSource[FilesSourceOptions]):
         kind = reading.format.file_options()[0]
         if kind in ("json", "text"):
             return self._decoded(reading, reading.format)
-        frame = self._load(reading, reading.format, checked=kind == "csv")
+        if kind != "csv":
+            return self._whole(reading, reading.format)
+        frame = self._load(reading, reading.format, checked=True)
         if reading.origin:
-            frame = _with_origin(frame, reading.format if kind == "csv" else None)
-        if kind != "csv" or reading.schema is None:
-            return frame.withColumn(REASON, F.lit(None).cast("string")) if reading.reasons else frame
+            frame = _with_origin(frame, reading.format)
+        assert reading.schema is not None
         frame = _with_numbers(frame, reading.format, reading.schema)
         reason = "the record does not have the schema's fields, or a value does not fit its column"
         if reading.reasons:
@@ -159,6 +175,87 @@ class FilesSource(ReplayableSource[FilesSourceOptions]):
             return decoded.select("row.*", REASON, *origin)
         return _refusing(decoded, F.col(REASON)).select("row.*")
 
+    def _whole(self, reading: Reading, form: Format[Options]) -> DataFrame:
+        """Files that are taken whole or not at all; each that is noted as unreadable is a row with its reason."""
+        from pyspark.sql import functions as F
+
+        if not reading.reasons:
+            return self._load(reading, form, checked=False)
+        if reading.streaming:
+            noted = Noted(reading.place, reading.reads_for)
+            left = noted.of(reading.repeated) if reading.repeated is not None else []
+            frame = without(self._load(reading, form, checked=False), left)
+            return frame.withColumn(REASON, F.lit(None).cast("string"))
+        files, left = self._files(reading, form)
+        frame = self._load(replace(reading, files=files), form, checked=False)
+        if files is None:
+            frame = without(frame, left)
+        if reading.origin:
+            frame = _with_origin(frame, None)
+        return as_rows(frame.withColumn(REASON, F.lit(None).cast("string")), left)
+
+    def _files(self, reading: Reading, form: Format[Options]) -> tuple[tuple[str, ...] | None, list[Unreadable]]:
+        """The files that are read as a batch, None: all there are; and those that are left out of them."""
+        noted = Noted(reading.place, reading.reads_for).all()
+        if reading.between is not None:
+            known = {(plain(one.path), one.planned): one for one in noted}
+            dated = [((plain(path), time), path) for path, time in dated_files_of(reading.session, reading.between)]
+            left = [known[key] for key, _ in dated if key in known]
+            return self._now(reading, [path for key, path in dated if key not in known]), left
+        if reading.files is not None:
+            out = {plain(one.path): one for one in noted}
+            files = tuple(path for path in reading.files if plain(path) not in out)
+            return files, [out[plain(path)] for path in reading.files if plain(path) in out]
+        frame = self._load(reading, form, checked=False)
+        empty = empty_in(frame._jdf.queryExecution().analyzed())
+        if empty:
+            self.set_aside(reading, 0, (), empty=empty)
+        return None, Noted(reading.place, reading.reads_for).all()
+
+    def set_aside(
+        self, reading: Reading, batch: int, columns: Sequence[str], *, empty: frozenset[str] | None = None
+    ) -> int:
+        form = reading.format
+        if form is None or not form.whole_files:
+            return 0
+        noted = Noted(reading.place, reading.reads_for)
+        known = {plain(one.path) for one in noted.of(batch)}
+        dated = {path: time for path, time in self._listed(reading, form, empty) if plain(path) not in known}
+
+        def load(files: Sequence[str]) -> DataFrame:
+            frame = self._load(replace(reading, files=tuple(files)), form, checked=False)
+            return frame.select(*(column(name) for name in columns if name in frame.columns))
+
+        there = empty if empty is not None else empty_in(load([*dated])._jdf.queryExecution().analyzed())
+        nothing = {plain(path) for path in there}
+        found = {path: (EMPTY, "") for path in dated if plain(path) in nothing}
+        if empty is None:
+            rest = [path for path in dated if path not in found]
+            found |= {path: (reason_of(said), said) for path, said in failing(load, rest)}
+        if found:
+            copy = noted.folder.parent / "copies" if self.options.after == "delete" else None
+            told = [
+                looked_up(reading.session, path, reason, said=said, planned=dated[path], copy=copy)
+                for path, (reason, said) in found.items()
+            ]
+            noted.add(batch, told)
+        return len(found)
+
+    def left_out(self, reading: Reading, batch: int) -> int:
+        return len(Noted(reading.place, reading.reads_for).of(batch))
+
+    def _listed(
+        self, reading: Reading, form: Format[Options], empty: frozenset[str] | None
+    ) -> list[tuple[str, int | None]]:
+        """The files of a batch, with when the stream has seen them change last, where there is a stream."""
+        if reading.between is not None:
+            return [*dated_files_of(reading.session, reading.between)]
+        if reading.files is not None:
+            return [(path, None) for path in reading.files]
+        if empty is not None:
+            return [(path, None) for path in empty]
+        return [(decoded(path), None) for path in self._load(reading, form, checked=False).inputFiles()]
+
     def _load(self, reading: Reading, form: Format[Options], checked: bool) -> DataFrame:
         kind, options = form.file_options()
         if reading.schema is None:
@@ -172,27 +269,39 @@ class FilesSource(ReplayableSource[FilesSourceOptions]):
 
         place, path = reading.place, located(self.options.path, reading.place)
         try:
-            return reader.load(_one_file(path) if reading.between is None else self._again(reading))  # type: ignore[arg-type]
+            return reader.load(self._paths(reading, path))  # type: ignore[arg-type]
         except AnalysisException as error:
             if error.getCondition() != "PATH_NOT_FOUND":
                 raise
             raise _nothing_there(path, place, again=reading.between is not None, said=str(error)) from None
 
-    def _again(self, reading: Reading) -> list[str]:
-        """The files of some batches, where they are now."""
-        from headrace.connectors.file_log import files_of
+    def _paths(self, reading: Reading, path: str) -> str | list[str]:
+        if reading.files is not None:
+            return [*reading.files]
+        if reading.between is None:
+            return _one_file(path)
+        return [*self._now(reading, files_of(reading.session, reading.between))]
 
-        assert reading.between is not None
-        files = files_of(reading.session, reading.between)
+    def where_now(self, reading: Reading, files: Sequence[tuple[str, str | None]]) -> tuple[str, ...]:
+        """Files that were left out, where they are now; of each a copy may be known."""
+        folder = Folder(reading.session, located(self.options.path, reading.place))
+        there = self._now(reading, [path for path, _ in files])
+        return tuple(
+            copy if copy is not None and not folder.exists(path) else path
+            for path, (_, copy) in zip(there, files, strict=True)
+        )
+
+    def _now(self, reading: Reading, files: Sequence[str]) -> tuple[str, ...]:
+        """Files of a stream, where they are now."""
         if self.options.after != "archive":
-            return files
+            return tuple(files)
         archive = located(self.options.archive or "", reading.place)
         folder = Folder(reading.session, archive)
-        return [file if folder.exists(file) else f"{archive}{urlsplit(file).path}" for file in files]
+        return tuple(file if folder.exists(file) else f"{archive}{urlsplit(file).path}" for file in files)
 
     def _reader(self, reading: Reading) -> DataFrameReader | DataStreamReader:
         given = self.options
-        if reading.between is not None:
+        if reading.between is not None or reading.files is not None:
             # Names are taken as they are, and columns from folder names as a stream takes them.
             path = located(given.path, reading.place)
             base = {} if _is_pattern(_one_file(path)) else {"basePath": path}
@@ -342,7 +451,7 @@ def _with_origin(frame: DataFrame, csv: Format[Options] | None) -> DataFrame:
 
     file = F.col("_metadata.file_path").alias("file")
     if csv is None:
-        return frame.withColumn(ORIGIN, F.struct(file))
+        return frame.withColumn(ORIGIN, F.struct(file, F.lit(None).cast("string").alias("record")))
     schema = Schema.parse(
         ", ".join(f"`{f.name}` {f.dataType.simpleString()}" for f in frame.schema if f.name != _CORRUPT)
     )

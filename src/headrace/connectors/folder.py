@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 
@@ -27,6 +28,25 @@ class Folder:
 
     def size(self, path: str) -> int:
         return int(self._system.getFileStatus(self._path(path)).getLen())
+
+    def status(self, path: str) -> tuple[int, int]:
+        """The length of a file, and when it was changed last, in milliseconds."""
+        found = self._system.getFileStatus(self._path(path))
+        return int(found.getLen()), int(found.getModificationTime())
+
+    def address(self, path: str) -> str:
+        """A path as a URI."""
+        return str(self._path(path).toUri().toString())
+
+    def fetch(self, path: str, folder: Path) -> Path:
+        """Copies a file to a folder of this machine's; where it is then."""
+        there = folder / str(self._path(path).getName())
+        number = 1
+        while there.exists():
+            number += 1
+            there = folder / f"{number}-{self._path(path).getName()}"
+        self._system.copyToLocalFile(False, self._path(path), self._path(str(there)), True)
+        return there
 
     def names(self, path: str) -> list[str]:
         """The names in a folder; none if it is not there."""

@@ -268,6 +268,7 @@ class KafkaSink(TransactionalSink[KafkaSinkOptions]):
     carries = "bytes"
     in_real_time = True
     default_format = "json"
+    task_by_task = True
     keeps_all = True
 
     def takes_updates(self) -> bool:

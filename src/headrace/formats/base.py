@@ -26,6 +26,8 @@ class Format(ABC, Generic[O]):
     """Whether a single record can be one message (Kafka, socket)."""
     in_files: ClassVar[bool] = True
     """Whether Spark reads and writes files of it."""
+    whole_files: ClassVar[bool] = False
+    """Whether a file of it is taken whole or not at all: where a part of it is damaged no record can be told."""
     own_schema: ClassVar[Schema | None] = None
     """The columns of a format that has always the same, such as text; else the author states them."""
     positional: ClassVar[bool] = False

@@ -29,6 +29,7 @@ class ParquetFormat(Format[ParquetOptions]):
     """Files only: a Parquet record cannot be read without its file, so it cannot be a message."""
 
     in_messages = False
+    whole_files = True
 
     def decode(self, value: Column, schema: Schema) -> tuple[Column, Column]:
         raise NotImplementedError("parquet is read from files only; checks refuse it elsewhere")

@@ -398,15 +398,11 @@ def _begun(home: Home, plan: Plan) -> dict[str, int]:
 
 def _wait(running: list[Running], stopping: Stopping, idle: Idle | None = None) -> None:
     """Until every query has ended, one has failed, or a stop is asked for."""
-    while any(one.active for one in running):
-        for one in running:
-            one.check()
+    while sum(one.goes_on() for one in running):  # each is asked: one that has failed is heard of at once
         if idle is not None:
             idle.tend(running, stopping)
         if stopping.event.wait(0.1):
             return
-    for one in running:
-        one.check()
 
 
 def _drain(home: Home, plan: Plan, running: list[Running], stopping: Stopping) -> None:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
+from urllib.parse import unquote
 
 from headrace.errors import DataError, EndpointError, FlowError, HeadraceError, InternalError, UsageError
 from headrace.operators.functions import MARKER
@@ -354,13 +355,19 @@ def _disk(text: str) -> Failure | None:
 
 
 def _file(text: str) -> Failure | None:
-    """A file of a source that is not what its format says."""
+    """A file of a source that is not what its format says, where it cannot be left out: of a table, for one."""
     found = re.search(r"(\S+) is not a Parquet file", text)
-    if not found:
-        return None
+    if found:
+        said = f'file "{found[1].removeprefix("file:")}" is not a whole Parquet file'
+    else:
+        found = re.search(r"\[FAILED_READ_FILE\.(?!FILE_NOT_EXIST)\w+\] [^\n]*?reading file (\S+?)\.?(?:\s|$)", text)
+        if not found:
+            return None
+        said = f'file "{unquote(re.sub("^file:/+", "/", found[1]))}" cannot be read'
     return Failure(
         kind="data",
-        message=f'file "{found[1].removeprefix("file:")}" is not a whole Parquet file',
+        message=said,
+        detail="" if "Parquet file" in said else root_cause(text),
         hint="put the whole file in its place; the run goes on from where it was",
     )
 

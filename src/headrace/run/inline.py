@@ -5,7 +5,8 @@ from __future__ import annotations
 import atexit
 import os
 import tempfile
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.compile.lower import Lowered, lower
 from headrace.compile.plan import Plan, Query
+from headrace.compile.spoiled import Sieve
 from headrace.compile.where import Where
 from headrace.project import Project
 from headrace.run import classes
@@ -39,14 +41,32 @@ def run_to_end(
 def drive(lowered: Lowered, checkpoint: Path, *, flush: bool = True, ledger: Ledger | None = None) -> None:
     """The same for a query that is lowered already."""
     plan, query, where = lowered.plan, lowered.query, lowered.where
+    sieve, spoiled = Sieve(), threading.Event()
 
     def write(frame: DataFrame, batch_id: int) -> None:
-        outcome = lowered.write(frame, batch_id)
+        try:
+            outcome = lowered.write(frame, batch_id)
+        except Exception as error:
+            if sieve.again(error, lowered, batch_id):
+                spoiled.set()
+            raise
         if ledger is not None:
             ledger.put(entry(plan, query, batch_id, outcome))
 
+    def unspoiled(do: Callable[[], None]) -> None:
+        """Does it, and again as long as files that cannot be read are what it failed for."""
+        nonlocal lowered
+        while True:
+            try:
+                return do()
+            except Exception:
+                if not spoiled.is_set():
+                    raise
+                spoiled.clear()
+                lowered = lower(plan, query, where)
+
     if not where.streaming:
-        write(lowered.trunk, 0)
+        unspoiled(lambda: write(lowered.trunk, 0))
         return
 
     def once(**trigger: Any) -> None:
@@ -63,7 +83,7 @@ def drive(lowered: Lowered, checkpoint: Path, *, flush: bool = True, ledger: Led
     def run(**trigger: Any) -> None:
         for left in reversed(range(SLOW_STARTS)):
             try:
-                once(**trigger)
+                unspoiled(lambda: once(**trigger))
                 return
             except Exception as error:
                 if not left or not slow_start(str(error)):

@@ -219,13 +219,15 @@ def _listed(left: dict[tuple[str, str], int]) -> tuple[tuple[str, str, int], ...
     return tuple((step, why, number) for (step, why), number in left.items())
 
 
-def _group(letter: Letter) -> tuple[str, bool, str]:
-    """Letters that go through together: of one step, and either raised on or refused by a rule."""
-    return letter.step, "function" in letter.told, letter.id
+def _group(letter: Letter) -> tuple[str, bool, bool, str]:
+    """Letters that go through together: of one step, and raised on, refused by a rule, or files as a whole."""
+    from headrace.compile.again import of_file
+
+    return letter.step, "function" in letter.told, of_file(letter.told), letter.id
 
 
 def _way(plan: Plan, letter: Letter) -> Way:
-    from headrace.compile.again import Way, way
+    from headrace.compile.again import Way, of_file, way
 
     known = letter.step in plan.flow and isinstance(plan.flow[letter.step], Step)
     if known and not letter.told.keys() & {"record", "value"}:
@@ -233,7 +235,8 @@ def _way(plan: Plan, letter: Letter) -> Way:
     name = str(letter.told.get("source", ""))
     source = next((s for s in plan.flow.sources if s.name == name), None)
     topic = source is not None and source.connector == "kafka" and "topic" in letter.told
-    return way(plan, letter.step, function="function" in letter.told, topic=topic, value="value" in letter.told)
+    value = "value" in letter.told or of_file(letter.told)
+    return way(plan, letter.step, function="function" in letter.told, topic=topic, value=value)
 
 
 def _put_through(
@@ -242,7 +245,7 @@ def _put_through(
     from headrace.compile.again import put_through
 
     taken = sent = failed = 0
-    for batch, (_, group) in enumerate(groupby(found, key=lambda one: _group(one)[:2])):
+    for batch, (_, group) in enumerate(groupby(found, key=lambda one: _group(one)[:3])):
         ways = [(_way(plan, one), one) for one in group]
         through = [one.plain() for way, one in ways if way.kind == "step"]
         if through:

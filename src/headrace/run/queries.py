@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.compile.counting import TIMED, Counts
 from headrace.compile.leaves import leaves
 from headrace.compile.plan import Plan, Query
+from headrace.compile.spoiled import Sieve, concerns
 from headrace.model import Source
 from headrace.observe import events
 from headrace.observe.progress import OUT_METRIC, measure
@@ -68,6 +69,8 @@ class Running:
     """What the batch function raised, before Java turned it into text."""
     held: threading.Event = field(default_factory=threading.Event)
     """Set where the next batch is not to be begun."""
+    spoiled: threading.Event = field(default_factory=threading.Event)
+    """Set where a batch failed for files that it is to be done again without."""
     spark: StreamingQuery
 
     @property
@@ -82,8 +85,10 @@ class Running:
             query=self.query,
             watermarked=self.watermarked,
             begin=self.begin,
+            trigger={"once": True},
             stopping=self.stopping,
             error=self.error,
+            spoiled=self.spoiled,
             spark=self.begin({"once": True}),
         )
 
@@ -104,6 +109,18 @@ class Running:
         self.error.clear()
         self.spark = self.begin(self.trigger)
 
+    def goes_on(self) -> bool:
+        """Whether the query runs, maybe again, without files that cannot be read; raises what has ended it."""
+        if self.active:
+            return True
+        self.check()
+        if not self.spoiled.is_set() or self.stopping.asked:
+            return False
+        with suppress(Exception):  # why it ended is known; here it is only waited for, until its name is free
+            self.spark.awaitTermination()
+        self.resume()
+        return True
+
     @property
     def _refused(self) -> bool:
         return any(isinstance(e, BetweenBatchesError) for e in self.error)
@@ -113,7 +130,7 @@ class Running:
         if self.active:
             return
         said = self.spark.exception()
-        if said is None or self._refused:
+        if said is None or self._refused or self.spoiled.is_set():
             return
         error = self.error[0] if self.error else said
         error.headrace_query = self.query.name  # type: ignore[attr-defined]
@@ -132,16 +149,16 @@ def start_query(
     home: Home, plan: Plan, query: Query, where: Where, stopping: Stopping, watch: Watch, *, until_done: bool
 ) -> Running:
     """Lowers a query and starts it on its checkpoint."""
-    from headrace.compile.lower import lower
+    from headrace.compile.lower import lower, unfinished
 
     checkpoint, journal = home.checkpoint(query.name), Journal(home.journal(query.name))
     remote = not isinstance(checkpoint, Path)
     told = replace(where, checkpoint=checkpoint, note=noting(home), counted=True)
-    lowered = lower(plan, query, replace(told, journal=journal.path.resolve() if remote else None))
-    trunk = lowered.trunk
+    told = replace(told, journal=journal.path.resolve() if remote else None)
+    lowered = lower(plan, query, told)
     errors: list[BaseException] = []
-    held = threading.Event()
-    order = leaves(trunk)
+    held, spoiled, sieve = threading.Event(), threading.Event(), Sieve()
+    order = leaves(lowered.trunk)
     if not remote:
         forget_unplanned(checkpoint, order)
     book = Book(Ledger(home.ledger), plan, query, checkpoint, order, where.kafka, where.stop)
@@ -159,14 +176,21 @@ def start_query(
             watch.count(query, batch_id, observed(plan, query, outcome.trunk))
             book.record(read, outcome)
         except BaseException as error:
+            if sieve.again(error, lowered, batch_id):
+                spoiled.set()
             blame(error, lowered, batch_id)
             errors.append(error)
             raise
 
     def begin(trigger: dict[str, Any]) -> StreamingQuery:
+        nonlocal lowered
+        # A batch that is repeated leaves out the files that are noted as unreadable, so they are looked up each time.
+        if spoiled.is_set() or (lowered.where.repeated != unfinished(checkpoint) and concerns(lowered)):
+            lowered = lower(plan, query, told)
+            spoiled.clear()
         with ending(where.session, query, trigger):
             return (
-                trunk.writeStream.foreachBatch(write)
+                lowered.trunk.writeStream.foreachBatch(write)
                 .queryName(query.name)
                 .outputMode(query.changes.value)
                 .option("checkpointLocation", str(checkpoint))
@@ -177,12 +201,13 @@ def start_query(
     trigger: dict[str, Any] = {"availableNow": True} if until_done else {"processingTime": _pause(query)}
     return Running(
         query=query,
-        watermarked=has_watermark(trunk),
+        watermarked=has_watermark(lowered.trunk),
         begin=begin,
         trigger=trigger,
         stopping=stopping,
         error=errors,
         held=held,
+        spoiled=spoiled,
         spark=begin(trigger),
     )
 
@@ -243,16 +268,20 @@ def run_batch(home: Home, plan: Plan, query: Query, where: Where) -> None:
 
     from headrace.compile.lower import lower
 
-    lowered = lower(plan, query, replace(where, note=noting(home), counted=True))
-    seen = Observation(OUT_METRIC)
-    begun = time.monotonic()
-    try:
-        outcome = lowered.write(lowered.trunk.observe(seen, F.count(F.lit(1)).alias("rows")), 0)
-        Ledger(where.home / home.ledger.name).put(entry(plan, query, 0, outcome))
-    except Exception as error:
-        error.headrace_query = query.name  # type: ignore[attr-defined]
-        blame(error, lowered, 0)
-        raise
+    begun, sieve = time.monotonic(), Sieve()
+    while True:
+        lowered = lower(plan, query, replace(where, note=noting(home), counted=True))
+        seen = Observation(OUT_METRIC)
+        try:
+            outcome = lowered.write(lowered.trunk.observe(seen, F.count(F.lit(1)).alias("rows")), 0)
+            Ledger(where.home / home.ledger.name).put(entry(plan, query, 0, outcome))
+            break
+        except Exception as error:
+            if sieve.again(error, lowered, 0):
+                continue
+            error.headrace_query = query.name  # type: ignore[attr-defined]
+            blame(error, lowered, 0)
+            raise
     report = {
         "batchId": 0,
         "batchDuration": round((time.monotonic() - begun) * 1000),
