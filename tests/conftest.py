@@ -35,7 +35,8 @@ os.environ["JDK_JAVA_OPTIONS"] = BRIEF
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The long ones first, whatever order was drawn, so that none is left for the end while the other workers wait."""
-    items.sort(key=lambda item: not {"recovery", "end_to_end"} & set(item.path.parts))
+    rooms = ("chaos", "recovery", "end_to_end")
+    items.sort(key=lambda item: next((n for n, room in enumerate(rooms) if room in item.path.parts), len(rooms)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

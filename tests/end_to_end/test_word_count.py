@@ -78,17 +78,6 @@ def test_ten_counts_from_a_file_and_a_topic_by_two_flows_of_one_project_at_the_s
     assert "--fresh" in said.err
 
 
-@pytest.mark.slow
-def test_the_word_count_of_storm_gives_the_same_counts(place: Place) -> None:
-    shutil.copytree(EXAMPLE, place.root, dirs_exist_ok=True)
-    (place.root / "headrace.toml").touch()
-
-    said = place.run("run", "storm_style.py", "--until-done")
-
-    assert counts(place.root, "storm_counts") == COUNTS
-    assert "finished · in 1 · out 15" in said.err
-
-
 def change(file: Path, *changes: tuple[str, str]) -> None:
     """Rewrites a file; one of the changes must apply."""
     text = file.read_text()

@@ -128,6 +128,8 @@ def settings(
         "spark.executorEnv.TZ": "UTC",
         # Spark would note the Python line of every column, by ten calls to Java for each: those lines are ours.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
+        # Of the classes it makes Spark keeps 100; a flow of many queries has more, and would make them anew each batch.
+        "spark.sql.codegen.cache.maxEntries": "1000",
         **{name: value for name, (value, _) in goals.base(cores(master)).items()},
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         # Not as spark.jars, or not only: those are copied at each start, no archive of classes can hold them, and our
