@@ -50,7 +50,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The one local Spark of the whole test run."""
     from headrace.log.jars import ensure
     from headrace.log.java import find_java
-    from headrace.run import classes
+    from headrace.run import classes, names
     from headrace.run import session as sessions
 
     folder = tmp_path_factory.mktemp("spark")
@@ -68,6 +68,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     options = sessions.settings(
         master=master, jars=jars, scratch=scratch, log4j=quiet, java=classes.options(java, jars)
     )
+    names.remember()
     builder = SparkSession.builder.appName("headrace-tests")
     for name, value in options.items():
         builder = builder.config(name, value)

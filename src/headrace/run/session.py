@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.compile import goal as goals
-from headrace.run import forkless, workers
+from headrace.run import forkless, names, workers
 from headrace.run.jar import JAR
 
 if TYPE_CHECKING:
@@ -193,6 +193,7 @@ def start(
         shutil.rmtree(scratch, ignore_errors=True)
     scratch.mkdir(parents=True, exist_ok=True)
     log4j.write_text(_LOG4J, encoding="ascii")
+    names.remember()
     builder = SparkSession.builder.appName(f"headrace {name}")
     for key, value in wanted.items():
         builder = builder.config(key, value)
