@@ -32,7 +32,7 @@ demo: setup ## a live stream from end to end: a Kafka, a source, a flow and its 
 check: style fast ## format, lint, types, unit and property tests; under a minute
 
 test: style generated fast jars servers ## everything, on real servers; what CI runs
-	$(PYTEST) tests --ignore=tests/unit --ignore=tests/property --ignore=tests/bench -n 3 --maxschedchunk 1 --durations=25
+	$(PYTEST) tests --ignore=tests/unit --ignore=tests/property --ignore=tests/bench -n 2 --maxschedchunk 1 --durations=25
 	$(PYTEST) -s tests/bench
 
 style: setup
