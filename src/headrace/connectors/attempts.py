@@ -6,8 +6,7 @@ and it is left out, whether its rows had reached the sink or not.
 
 from __future__ import annotations
 
-import os
-
+from headrace.connectors import durable
 from headrace.connectors.base import Place
 
 _FILE = "attempted"
@@ -18,15 +17,5 @@ def first_attempt(place: Place, batch_id: int) -> bool:
     path = place.home / _FILE
     if path.exists() and int(path.read_text(encoding="ascii")) >= batch_id:
         return False
-    fresh = path.with_suffix(".new")
-    with fresh.open("w", encoding="ascii") as file:
-        file.write(str(batch_id))
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
-    folder = os.open(place.home, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    durable.write(path, str(batch_id))
     return True

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from typing import Any
 
+from headrace.connectors import durable
 from headrace.connectors.base import Place
 
 _FILE = "before.json"
@@ -17,14 +17,7 @@ def note_before(place: Place, look: Callable[[], Any]) -> None:
     path = place.home / _FILE
     if path.exists():
         return
-    found = look()
-    place.home.mkdir(parents=True, exist_ok=True)
-    draft = path.with_suffix(".new")
-    with draft.open("w", encoding="utf-8") as file:
-        json.dump(found, file)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)
+    durable.write(path, json.dumps(look()))
 
 
 def noted_before(place: Place) -> Any:

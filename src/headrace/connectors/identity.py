@@ -7,10 +7,10 @@ restarts, and is gone when the home is. A run that is prepared gives its own ide
 
 from __future__ import annotations
 
-import os
 import uuid
 from pathlib import Path
 
+from headrace.connectors import durable
 from headrace.connectors.base import Batch, Place
 
 _FILE = "writer"
@@ -33,12 +33,7 @@ def name_writer(home: Path, part: str) -> str:
     """The part of a writer's name that lives in a place's folder: this one, unless there is one already."""
     path = home / _FILE
     if not path.exists():
-        home.mkdir(parents=True, exist_ok=True)
-        fresh = path.with_suffix(".new")
-        fresh.write_text(part + "\n", encoding="utf-8")
-        with fresh.open("rb") as file:
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        durable.write(path, part + "\n")
     return path.read_text(encoding="utf-8").strip()
 
 

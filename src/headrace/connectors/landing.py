@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
+from headrace.connectors import durable
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -75,7 +77,7 @@ class Landing:
             file.flush()
             os.fsync(file.fileno())
         draft.rename(self.folder / f"{first:020d}.arrow")
-        _sync(self.folder)
+        durable.sync(self.folder)
         return first + int(records.num_rows)
 
     def read(self, start: int, end: int) -> Iterator[pa.RecordBatch]:
@@ -138,11 +140,3 @@ def _read(file: Path) -> pa.RecordBatch:
 
     with pa.ipc.open_file(file.read_bytes()) as reader:
         return reader.get_batch(0)
-
-
-def _sync(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

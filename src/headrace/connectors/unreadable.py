@@ -8,7 +8,6 @@ What is noted holds, whatever becomes of the file: a batch that is repeated afte
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlsplit
 
+from headrace.connectors import durable
 from headrace.connectors.base import ORIGIN, REASON, Place
 from headrace.connectors.folder import Folder
 
@@ -87,19 +87,8 @@ class Noted:
     def add(self, batch: int, found: Iterable[Unreadable]) -> None:
         """Notes some more of a batch; durable on return."""
         known = {one.path: one for one in (*found, *self.of(batch))}
-        self.folder.mkdir(parents=True, exist_ok=True)
-        file = self.folder / f"{batch}.json"
-        draft = file.with_suffix(".new")
-        with draft.open("w", encoding="utf-8") as out:
-            json.dump([asdict(known[path]) for path in sorted(known)], out, indent=1)
-            out.flush()
-            os.fsync(out.fileno())
-        draft.replace(file)
-        handle = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
+        told = [asdict(known[path]) for path in sorted(known)]
+        durable.write(self.folder / f"{batch}.json", json.dumps(told, indent=1))
 
     @staticmethod
     def _read(file: Path) -> Iterator[Unreadable]:
