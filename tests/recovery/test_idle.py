@@ -1,4 +1,4 @@
-"""A live run whose sources fall silent: its windows are still given, once."""
+"""A live run whose sources fall silent: its windows are still given, once; straight, stopped and killed."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import json
 import os
 import signal
 import sqlite3
-import subprocess
-import sys
+import time
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from headrace.observe import events
 from headrace.run.home import home_of
+from tests.commands import place_of_work
 from tests.waiting import eventually, tail
 
 FLOW = """\
@@ -23,23 +23,23 @@ sources:
     files: {path: busy}
     format: json
     schema: k STRING, at TIMESTAMP
-    time: {column: at, watermark: 5 seconds, idle: 2 seconds}
+    time: {column: at, watermark: 1 second, idle: 1 second}
   quiet:
     files: {path: quiet}
     format: json
     schema: k STRING, at TIMESTAMP
-    time: {column: at, watermark: 5 seconds, idle: 2 seconds}
+    time: {column: at, watermark: 1 second, idle: 1 second}
 steps:
   both:
     from: [busy, quiet]
     union: {}
-  tens:
+  pairs:
     from: both
-    aggregate: {by: k, window: {tumbling: 10 s}, compute: {n: count(*)}}
+    aggregate: {by: k, window: {tumbling: 2 s}, compute: {n: count(*)}}
 sinks:
   out:
-    from: tens
-    sqlite: {path: out.db, table: tens}
+    from: pairs
+    sqlite: {path: out.db, table: pairs}
 """
 
 
@@ -50,9 +50,13 @@ def test_windows_are_given_though_one_source_never_speaks_and_the_other_falls_si
     (tmp_path / "silent.yaml").write_text(FLOW)
     home = home_of(tmp_path / ".headrace", "silent")
     spoken: list[str] = []
+    told_at, spoken_at = datetime(2026, 1, 1, tzinfo=UTC), time.monotonic()
 
     def speak() -> None:
-        at = (datetime(2026, 1, 1, tzinfo=UTC) + timedelta(seconds=10 * len(spoken))).isoformat()
+        """A record of the next two seconds, behind as many as went by the clock, which goes on while all are silent."""
+        nonlocal told_at, spoken_at
+        told_at += timedelta(seconds=2 * (1 + (time.monotonic() - spoken_at) // 2))
+        spoken_at, at = time.monotonic(), told_at.isoformat()
         draft = tmp_path / "busy" / f".{len(spoken)}"
         draft.write_text(json.dumps({"k": "a", "at": at}))
         draft.rename(tmp_path / "busy" / f"{len(spoken)}.json")
@@ -62,40 +66,49 @@ def test_windows_are_given_though_one_source_never_speaks_and_the_other_falls_si
         found = events.read(home.events) if home.events.exists() else ()
         return [datetime.fromisoformat(e["at"]) for e in found if e["event"] == event]
 
-    def busy() -> bool:
-        """Whether time was moved twice while one of them goes on to speak."""
+    def spoken_past(moves: int) -> bool:
+        """Whether time was moved so often while one of them goes on to speak."""
         if told("started"):
             speak()
-        return len(told("idle")) >= 2
+        return len(told("idle")) >= moves
 
     def answers() -> list[tuple[str, int]]:
         if not (tmp_path / "out.db").exists():
             return []
         with closing(sqlite3.connect(tmp_path / "out.db")) as database:
-            if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'tens'").fetchall():
+            if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'pairs'").fetchall():
                 return []
-            found = database.execute("SELECT window_start, n FROM tens")
+            found = database.execute("SELECT window_start, n FROM pairs")
             return sorted((str(start)[:19].replace(" ", "T"), n) for start, n in found)
 
-    run = subprocess.Popen(
-        [sys.executable, "-m", "headrace.cli.main", "run", "silent.yaml"],
-        cwd=tmp_path,
-        env={**os.environ},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    try:
-        eventually(busy, 240, every=0.1, diagnose=lambda: tail(home.log))
-        moves = told("idle")
-        least = sum(2.0 * 2**n for n in range(1, len(moves)))
-        assert moves[-1] - told("started")[0] >= timedelta(seconds=least), "each time after twice the silence"
+    def answered() -> None:
         eventually(lambda: answers() == [(at, 1) for at in spoken], 240, every=0.5, diagnose=lambda: tail(home.log))
-        assert not told("failed")
-        status = [sys.executable, "-m", "headrace.cli.main", "status", "silent", "--json"]
-        said = json.loads(subprocess.run(status, cwd=tmp_path, capture_output=True, check=True, text=True).stdout)
-        newest = datetime.fromisoformat(spoken[-1]) - timedelta(seconds=5)
+
+    with place_of_work(tmp_path) as place:
+        run = place.start("run", "silent.yaml")
+        eventually(lambda: spoken_past(2), 240, every=0.1, diagnose=lambda: tail(home.log))
+        moves = told("idle")
+        least = sum(1.0 * 2**n for n in range(1, len(moves)))
+        assert moves[-1] - told("started")[0] >= timedelta(seconds=least), "each time after twice the silence"
+        answered()
+        said = json.loads(place.run("status", "silent", "--json").out)
+        newest = datetime.fromisoformat(spoken[-1]) - timedelta(seconds=1)
         assert said["progress"]["watermarks"] == {"busy": f"{newest.isoformat()}.000Z"}, "the newest, less its delay"
-    finally:
+
+        place.run("stop", "silent")
+        place.ended(run)
+        speak()
+        run = place.start("run", "silent.yaml")
+        before = len(told("idle"))
+        eventually(lambda: spoken_past(before + 1), 240, every=0.1, diagnose=lambda: tail(home.log))
+        driver = home.read().driver
+        assert driver is not None
+        os.kill(driver.pid, signal.SIGKILL)
+        speak()
+        answered()
+        assert [e["why"] for e in events.read(home.events) if e["event"] == "retrying"] == [
+            "the driver was killed by signal 9"
+        ]
         run.send_signal(signal.SIGINT)
-        run.wait(120)
+        place.ended(run)
+    assert not told("failed")

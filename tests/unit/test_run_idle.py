@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from headrace import Flow, tumbling
@@ -122,6 +123,29 @@ def test_a_batch_that_takes_long_is_not_a_silence(tmp_path: Path) -> None:
     assert idle._due("n") is None, "its records may be among those of batch 1"
     idle.note({**batch(), "batch": 1})
     assert idle._due("n") is not None
+
+
+def test_silence_is_counted_from_when_a_query_has_looked_for_records(tmp_path: Path) -> None:
+    seconds = [0.0]
+    flow = Flow("f")
+    rows = flow.source(
+        "a", "files", path=".", format="json", schema="at TIMESTAMP", time={"column": "at", "idle": "60 s"}
+    )
+    rows.aggregate("n", window=tumbling("10 s"), n="count(*)").sink("out", "memory")
+    made, home = plan(flow.build()), Home(tmp_path)
+    for folder in ("offsets", "commits"):
+        (home.checkpoint("n") / folder).mkdir(parents=True)
+        (home.checkpoint("n") / folder / "0").write_text(ENTRY)
+    idle = Idle(made, home, clock=lambda: seconds[0])
+    one: Any = SimpleNamespace(query=made.queries[0], active=True, waits=False)
+    seconds[0] = 100.0
+    assert not idle._listens(one), "Spark is still starting: what lies there was not looked for"
+    one.waits = True
+    assert not idle._listens(one)
+    assert idle._listens(one)
+    assert idle._due("n") is None
+    seconds[0] = 160.0
+    assert idle._due("n") == 1000 + 60_000, "from the watermark of the run before, as the clock went"
 
 
 def test_a_watermark_is_planned_once_and_only_between_batches(tmp_path: Path) -> None:

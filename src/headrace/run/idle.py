@@ -113,6 +113,8 @@ class Idle:
     def __init__(self, plan: Plan, home: Home, clock: Callable[[], float] = time.monotonic) -> None:
         self._home, self._clock, self._lock = home, clock, threading.Lock()
         self._silences = {query.name: made for query in plan.queries if (made := self._silence(plan, query))}
+        self._deaf = set(self._silences)
+        """The queries that have not looked for records yet: it is not their sources that are silent."""
 
     def _silence(self, plan: Plan, query: Query) -> Silence | None:
         times = {s.name: s.time for s in plan.flow.sources if s.name in query.sources and s.time is not None}
@@ -136,11 +138,12 @@ class Idle:
             silence = self._silences.get(measured["query"])
             if silence is not None:
                 silence.note(measured, self._clock())
+                self._deaf.discard(measured["query"])
 
     def tend(self, running: list[Running], stopping: Stopping) -> None:
         """Moves time on where a silence has lasted too long."""
         for one in running:
-            mark = self._due(one.query.name)
+            mark = self._due(one.query.name) if self._listens(one) else None
             if mark is None or not one.active or stopping.asked:
                 continue
             if not holds_windows(one.query, watermarked=one.watermarked):
@@ -150,6 +153,17 @@ class Idle:
             if plan_watermark(self._home.checkpoint(one.query.name), mark, refused=refused) is not None:
                 events.append(self._home.events, "idle", query=one.query.name, watermark=mark)
             one.resume()
+
+    def _listens(self, one: Running) -> bool:
+        """Whether a query has looked for records since this process began; silence is counted from then on."""
+        name = one.query.name
+        with self._lock:
+            if name not in self._deaf:
+                return True
+            if one.active and one.waits:
+                self._deaf.remove(name)
+                self._silences[name].since = dict.fromkeys(self._silences[name].times, self._clock())
+        return False
 
     def _due(self, query: str) -> int | None:
         """The watermark that a query is to be moved to now; None: it is not to be moved."""

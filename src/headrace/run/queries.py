@@ -77,6 +77,11 @@ class Running:
     def active(self) -> bool:
         return bool(self.spark.isActive)
 
+    @property
+    def waits(self) -> bool:
+        """Whether it has looked for records and there are none."""
+        return bool(self.spark.status["message"] == "Waiting for data to arrive")
+
     def once_more(self) -> Running:
         """The same query, which has ended well, started again for one batch."""
         # It is no longer active a moment before Spark lets go of its name; on a busy machine that moment is long.
