@@ -1,8 +1,8 @@
 """Every golden flow gives the same rows straight through, stopped and resumed half way, and killed and resumed.
 
-A folder of tests/golden/flows holds a flow, its input as JSON files (one a batch), the tables it looks things up in,
-and the rows each sink must hold, which were worked out without Headrace. Late records in them are late however the
-input is cut: the watermark stands still around them.
+A folder of tests/golden/flows holds a flow, its input as JSON files (one a batch; for a topic, records and the times at
+which they arrived), the tables it looks things up in, and the rows each sink must hold, which were worked out without
+Headrace. Late records in them are late however the input is cut: the watermark stands still around them.
 """
 
 from __future__ import annotations
@@ -16,14 +16,17 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
+from confluent_kafka import Producer
 
 from headrace.check import load
 from headrace.check.wires import wires
 from headrace.compile.planner import plan
 from headrace.compile.where import Where
 from headrace.declare.show import show
+from headrace.log import topics
 from headrace.model import Flow, Sink
 from headrace.observe import events
 from headrace.run.home import home_of
@@ -42,14 +45,21 @@ NAMES = sorted(folder.name for folder in GOLDEN.iterdir() if folder.is_dir())
 class Golden:
     """A copy of a golden flow in a project of its own."""
 
-    def __init__(self, name: str, root: Path) -> None:
-        self.root, self.name = root, name
+    def __init__(self, name: str, root: Path, broker: str) -> None:
+        self.root, self.name, self.client = root, name, {"bootstrap.servers": broker}
         shutil.copytree(GOLDEN / name, root)
         if (root / "tables.sql").exists():
             with closing(sqlite3.connect(root / "tables.db")) as database:
                 database.executescript((root / "tables.sql").read_text())
-        (root / "headrace.toml").write_text('[spark]\nmaster = "local[2]"\n')
-        self.inputs = [root / str(s.options.path) for s in self.flow.sources if s.table is None]
+        streams = [source for source in self.flow.sources if source.table is None]
+        self.topics = [root / name for s in streams if s.connector == "kafka" for name in s.options.topic]
+        self.inputs = [root / str(s.options.path) for s in streams if s.connector == "files"] + self.topics
+        self.mark, self.sent = uuid4().hex[:8], set[Path]()
+        if self.topics:
+            text = (root / "flow.yaml").read_text().replace("topic: ", f"topic: {self.mark}-")
+            (root / "flow.yaml").write_text(text)
+        for folder in self.topics:
+            topics.create(self.client, self.topic(folder), 2)
         for number, file in enumerate(sorted(f for folder in self.inputs for f in folder.iterdir())):
             os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))  # read in the order of their times
 
@@ -57,10 +67,27 @@ class Golden:
     def flow(self) -> Flow:
         return load(self.root / "flow.yaml")
 
+    def topic(self, folder: Path) -> str:
+        """Of a topic, the name that it has for this copy alone."""
+        return f"{self.mark}-{folder.name}"
+
+    def send(self) -> None:
+        """Sends the records of topics that are there and were not sent."""
+        producer = Producer(self.client)
+        for folder in self.topics:
+            for file in sorted(set(folder.iterdir()) - self.sent):
+                for line in file.read_text().splitlines():
+                    record = json.loads(line)
+                    value = json.dumps(record["value"])
+                    producer.produce(self.topic(folder), value, timestamp=record["timestamp"])
+                self.sent.add(file)
+        assert producer.flush(30) == 0
+
     def take(self, session: SparkSession, *, flush: bool) -> None:
         """Processes the input there is, on the checkpoint there is."""
+        self.send()
         made = plan(self.flow)
-        where = Where(session=session, streaming=True, home=self.root / "home", base=self.root)
+        where = Where(session=session, streaming=True, home=self.root / "home", base=self.root, kafka=self.client)
         for query in made.queries:
             run_to_end(made, query, where, self.root / "checkpoints" / query.name, flush=flush)
 
@@ -101,8 +128,8 @@ class Golden:
 
 
 @pytest.fixture
-def golden(request: pytest.FixtureRequest, tmp_path: Path) -> Golden:
-    return Golden(request.param, tmp_path / request.param)
+def golden(request: pytest.FixtureRequest, tmp_path: Path, broker: str) -> Golden:
+    return Golden(request.param, tmp_path / request.param, broker)
 
 
 @pytest.mark.parametrize("golden", NAMES, indirect=True)
@@ -121,9 +148,11 @@ def test_stopped_half_way_and_resumed(golden: Golden, spark: SparkSession) -> No
     golden.check()
 
 
-def test_killed_and_resumed(tmp_path: Path) -> None:
+def test_killed_and_resumed(tmp_path: Path, broker: str) -> None:
     """All of them as one flow, so that one driver is killed for all."""
-    goldens = [Golden(name, tmp_path / name) for name in NAMES]
+    goldens = [Golden(name, tmp_path / name, broker) for name in NAMES]
+    for golden in goldens:
+        golden.send()
     for module in (module for golden in goldens for module in golden.root.glob("*.py")):
         module.rename(tmp_path / module.name)
     (tmp_path / "headrace.toml").write_text('[spark]\nmaster = "local[2]"\n')
@@ -135,7 +164,7 @@ def test_killed_and_resumed(tmp_path: Path) -> None:
         return {event["query"] for event in events.read(home.events) if event["event"] == "progress"}
 
     with place_of_work(tmp_path) as place:
-        child = place.start("run", "packed.json", "--until-done")
+        child = place.start("run", "packed.json", "--until-done", "--bootstrap", broker)
         eventually(lambda: begun() == queries, 300, diagnose=lambda: f"{queries - begun()}\n{tail(home.log)}")
         driver = home.read().driver
         assert driver is not None
