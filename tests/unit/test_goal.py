@@ -243,10 +243,10 @@ def test_explain_marks_what_the_author_has_set() -> None:
 
 def test_an_authors_collector_is_marked_as_such() -> None:
     name = "spark.driver.extraJavaOptions"
-    assert not chosen(plan(counts().build()))["java"].by_author
-    authors = chosen(plan(counts(**{name: "-XX:+UseZGC -Xss8m"}).build()))["java"]
+    assert not chosen(plan(counts().build()))["java collector"].by_author
+    authors = chosen(plan(counts(**{name: "-XX:+UseZGC -Xss8m"}).build()))["java collector"]
     assert (authors.value, authors.by_author) == ("-XX:+UseZGC", True)
-    assert chosen(plan(counts().build(), project={name: "-XX:+UseSerialGC"}))["java"].value == "-XX:+UseSerialGC"
+    assert chosen(plan(counts().build(), project={name: "-XX:+UseSerialGC"}))["java collector"].value == "-XX:+UseSerialGC"
 
 
 def test_kafka_properties_of_the_author_go_over_ours_and_are_marked(tmp_path: Path) -> None:
@@ -300,17 +300,17 @@ def test_throughput_takes_more_records_in_a_batch_and_the_author_any_number() ->
     what = "read records per batch"
     assert [plan(counts(goal).build()).per_batch for goal in (None, "throughput", "latency")] == [
         10**6,
-        4 * 10**6,
+        5 * 10**6,
         None,
     ]
-    assert chosen(plan(counts("throughput").build()))[what].value == "4,000,000"
+    assert chosen(plan(counts("throughput").build()))[what].value == "5,000,000"
     assert what not in chosen(plan(counts("latency").build()))
     flow = Flow("a", goal="throughput")
     for name in ("a", "b", "c"):
         flow.source(name, "kafka", topic=name, format="text", **({"per_batch": "all"} if name == "b" else {}))
         flow[name].sink(f"out_{name}", "console")
     made = plan(flow.build())
-    assert made.per_batch == 4 * 10**6 // 3
+    assert made.per_batch == 5 * 10**6 // 3
     assert (chosen(made)[f"{what} of b"].value, chosen(made)[f"{what} of b"].by_author) == ("all", True)
 
 

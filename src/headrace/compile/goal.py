@@ -26,7 +26,7 @@ _PAUSE, _PAUSE_PER_TASK = (0.1, 0.3), (0.1, 0.2)
 seen in short runs on two cores: 0.2 s with one such task, 0.4 s with two. `make bench-pauses` measures it."""
 _SEEN = 0.01
 """The part of records above which the 99th percentile sees what happens to them."""
-_FEW, _MANY = 1_000_000, 4_000_000
+_FEW, _MANY = 1_000_000, 5_000_000
 """Records of a source in one batch, and those of all sources where throughput is the goal. A batch is planned, noted
 and committed once, so more records share that; its rows pass through, and what sinks share of them may lie on disk."""
 _SPARE = 1
@@ -34,6 +34,13 @@ _SPARE = 1
 _STORE = "spark.sql.streaming.stateStore"
 _PROVIDERS = "org.apache.spark.sql.execution.streaming.state"
 JAVA = "-XX:+UseParallelGC"
+COMPILER = (
+    "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 "
+    "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000 -XX:Tier3DelayOn=0"
+)
+"""Ten times Java's own thresholds for its second compiler, and no counting by the first while that one is busy. With
+Java's own, the second compiler used more of a cold W1 than the tasks did, most of it for code that Spark runs a few times:
+`make bench-start` and the cold rate of `make bench-w1` show what it gives."""
 _JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
 
 Settings = dict[str, tuple[str, str]]
@@ -153,11 +160,15 @@ def collector(settings: Mapping[str, str]) -> tuple[str, bool]:
     return (" ".join(dict.fromkeys(chosen)), True) if chosen else (JAVA, False)
 
 
-def java(settings: Mapping[str, str]) -> Choice:
-    """What is chosen of Java."""
+def java(settings: Mapping[str, str]) -> tuple[Choice, Choice]:
+    """What is chosen of Java: how it collects garbage, and when it compiles."""
     value, by_author = collector(settings)
     why = "set by its options" if by_author else "collects garbage with least work; pauses are short on a small heap"
-    return Choice(what="java", value=value, why=why, by_author=by_author)
+    rare = "what Spark does a few times is not worth its second compiler, which would take half of a cold start"
+    return (
+        Choice(what="java collector", value=value, why=why, by_author=by_author),
+        Choice(what="java compiler", value=COMPILER, why=rare),
+    )
 
 
 def checkpoint_every(flow: Flow) -> timedelta:

@@ -62,7 +62,7 @@ def plan(
         *batches,
         *_client("read", reading, flow.sources),
         *_client("write", writing, flow.sinks),
-        java,
+        *java,
     )
     return Plan(
         flow=flow,
@@ -76,7 +76,7 @@ def plan(
         reading={name: value for name, (value, _) in reading.items()},
         per_batch=per_batch,
         writing={name: value for name, (value, _) in writing.items()},
-        java=java.value,
+        java=" ".join(choice.value for choice in java),
         checkpoint=goals.checkpoint_every(flow) if real_time else None,
         slots=goals.slots(made, partitions, shuffled) if real_time and partitions is not None else None,
     )

@@ -78,7 +78,7 @@ class KafkaSourceOptions(Options):
     per_batch: PositiveInt | Literal["all"] | None = Option(
         None,
         description="Most records in one batch, or `all` there are. Unset: 1,000,000; with `goal: throughput` "
-        "4,000,000, shared by the flow's topics.",
+        "5,000,000, shared by the flow's topics.",
         examples=[100_000],
     )
     on_lost: Literal["stop", "continue"] = Option(

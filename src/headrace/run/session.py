@@ -152,7 +152,8 @@ def settings(
     merged = {**ours, **(plan or {}), **(project or {}), **(flow or {})}
     collector, by_author = goals.collector(merged)
     garbage = "" if by_author else collector
-    java = f"-Dlog4j2.configurationFile=file:{log4j} -Djava.io.tmpdir={scratch} {garbage} -XX:-UsePerfData {java}"
+    chosen = f"{garbage} {goals.COMPILER} -XX:-UsePerfData"
+    java = f"-Dlog4j2.configurationFile=file:{log4j} -Djava.io.tmpdir={scratch} {chosen} {java}"
     # These add up: an author who sets one must not lose the log file, nor the classes our own settings name.
     merged["spark.driver.extraJavaOptions"] = " ".join(
         f"{java} {merged.get('spark.driver.extraJavaOptions', '')}".split()
