@@ -39,8 +39,8 @@ COMPILER = (
     "-XX:Tier4CompileThreshold=150000 -XX:Tier4BackEdgeThreshold=400000 -XX:Tier3DelayOn=0"
 )
 """Ten times Java's own thresholds for its second compiler, and no counting by the first while that one is busy. With
-Java's own, the second compiler used more of a cold W1 than the tasks did, most of it for code that Spark runs a few times:
-`make bench-start` and the cold rate of `make bench-w1` show what it gives."""
+Java's own, the second compiler used more of a cold W1 than the tasks did, most of it for code that Spark runs a few
+times: `make bench-start` and the cold rate of `make bench-w1` show what it gives."""
 _JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
 
 Settings = dict[str, tuple[str, str]]

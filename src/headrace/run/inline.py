@@ -69,8 +69,10 @@ def drive(lowered: Lowered, checkpoint: Path, *, flush: bool = True, ledger: Led
         unspoiled(lambda: write(lowered.trunk, 0))
         return
 
+    flush = flush and holds_windows(query, watermarked=has_watermark(lowered.trunk))
+
     def once(**trigger: Any) -> None:
-        with ending(where.session, query, trigger):
+        with ending(where.session, query, trigger, flushed=flush):
             started = (
                 lowered.trunk.writeStream.foreachBatch(write)
                 .outputMode(query.changes.value)
@@ -90,7 +92,7 @@ def drive(lowered: Lowered, checkpoint: Path, *, flush: bool = True, ledger: Led
                     raise
 
     run(availableNow=True)
-    if flush and holds_windows(query, watermarked=has_watermark(lowered.trunk)) and plan_flush(checkpoint) is not None:
+    if flush and plan_flush(checkpoint) is not None:
         run(once=True)
 
 

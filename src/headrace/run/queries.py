@@ -21,6 +21,7 @@ from headrace.observe.progress import OUT_METRIC, measure
 from headrace.run.book import Book
 from headrace.run.checkpoint import forget_unplanned, last_planned
 from headrace.run.culprit import blame
+from headrace.run.flush import holds_windows
 from headrace.run.home import Home
 from headrace.run.journal import Journal, note
 from headrace.run.ledger import Ledger, entry
@@ -193,7 +194,7 @@ def start_query(
         if spoiled.is_set() or (lowered.where.repeated != unfinished(checkpoint) and concerns(lowered)):
             lowered = lower(plan, query, told)
             spoiled.clear()
-        with ending(where.session, query, trigger):
+        with ending(where.session, query, trigger, flushed=holds_windows(query, watermarked=watermarked)):
             return (
                 lowered.trunk.writeStream.foreachBatch(write)
                 .queryName(query.name)
@@ -203,10 +204,11 @@ def start_query(
                 .start()
             )
 
+    watermarked = has_watermark(lowered.trunk)
     trigger: dict[str, Any] = {"availableNow": True} if until_done else {"processingTime": _pause(query)}
     return Running(
         query=query,
-        watermarked=has_watermark(lowered.trunk),
+        watermarked=watermarked,
         begin=begin,
         trigger=trigger,
         stopping=stopping,
@@ -218,13 +220,14 @@ def start_query(
 
 
 @contextmanager
-def ending(session: SparkSession, query: Query, trigger: Mapping[str, Any]) -> Iterator[None]:
-    """Within it a query is started that is to end with its input.
+def ending(session: SparkSession, query: Query, trigger: Mapping[str, Any], *, flushed: bool) -> Iterator[None]:
+    """Within it a query is started that is to end with its input, without batches that have no records.
 
-    Where something may come due by the clock Spark would ask for another batch for ever. A query keeps the settings it
-    is started with.
+    Where something may come due by the clock Spark would ask for another one for ever; where all windows are closed
+    afterwards (`flushed`), one more would only close some of them before. A query keeps the settings it is started
+    with.
     """
-    if not query.ticks or "availableNow" not in trigger:
+    if "availableNow" not in trigger or not (query.ticks or flushed):
         yield
         return
     before = session.conf.get(EMPTY_BATCHES, "true") or "true"
