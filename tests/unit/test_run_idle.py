@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from headrace import Flow, tumbling
+from headrace.compile.plan import Plan
 from headrace.compile.planner import plan
 from headrace.connectors.time import Time
 from headrace.run.checkpoint import planned
@@ -29,6 +30,15 @@ def batch(state: int = 3, **newest: int) -> dict[str, Any]:
         "state": state,
         "observed": {f"{k}.time": {"records": 1, "newest": v} for k, v in newest.items()},
     }
+
+
+def tens() -> Plan:
+    flow = Flow("f")
+    rows = flow.source(
+        "a", "files", path=".", format="json", schema="at TIMESTAMP", time={"column": "at", "idle": "60 s"}
+    )
+    rows.aggregate("n", window=tumbling("10 s"), n="count(*)").sink("out", "memory")
+    return plan(flow.build())
 
 
 def test_where_all_are_silent_time_goes_on_as_the_clock_does() -> None:
@@ -107,13 +117,8 @@ def test_records_of_others_do_not_shorten_the_distance() -> None:
 
 def test_a_batch_that_takes_long_is_not_a_silence(tmp_path: Path) -> None:
     seconds = [0.0]
-    flow = Flow("f")
-    rows = flow.source(
-        "a", "files", path=".", format="json", schema="at TIMESTAMP", time={"column": "at", "idle": "60 s"}
-    )
-    rows.aggregate("n", window=tumbling("10 s"), n="count(*)").sink("out", "memory")
     home = Home(tmp_path)
-    idle = Idle(plan(flow.build()), home, clock=lambda: seconds[0])
+    idle = Idle(tens(), home, clock=lambda: seconds[0])
     offsets = home.checkpoint("n") / "offsets"
     offsets.mkdir(parents=True)
     (offsets / "0").write_text(ENTRY)
@@ -127,12 +132,7 @@ def test_a_batch_that_takes_long_is_not_a_silence(tmp_path: Path) -> None:
 
 def test_silence_is_counted_from_when_a_query_has_looked_for_records(tmp_path: Path) -> None:
     seconds = [0.0]
-    flow = Flow("f")
-    rows = flow.source(
-        "a", "files", path=".", format="json", schema="at TIMESTAMP", time={"column": "at", "idle": "60 s"}
-    )
-    rows.aggregate("n", window=tumbling("10 s"), n="count(*)").sink("out", "memory")
-    made, home = plan(flow.build()), Home(tmp_path)
+    made, home = tens(), Home(tmp_path)
     for folder in ("offsets", "commits"):
         (home.checkpoint("n") / folder).mkdir(parents=True)
         (home.checkpoint("n") / folder / "0").write_text(ENTRY)
