@@ -369,6 +369,14 @@ def test_times_that_are_missing_unreadable_or_far_in_the_future_do_not_move_the_
     assert found == {("a", "12:00:00"): 2, ("b", "13:00:00"): 1}
 
 
+def test_a_record_that_a_filter_leaves_out_moves_the_watermark_all_the_same(spark: SparkSession) -> None:
+    steps = "  ours: {from: rows, filter: k = 'a'}\n"
+    steps += "  per_ten: {from: ours, aggregate: {window: {tumbling: 10 s}, compute: {n: count(*)}}}"
+    flow = flow_of(steps, "per_ten")
+    found = run(flow, [[at(1)], [at(60, k="b")], [at(60, k="b")], [at(2), at(61)]], spark)["out"]
+    assert [row["n"] for row in found] == [1, 1]
+
+
 def test_ingestion_time_is_when_the_record_reached_the_log(spark: SparkSession) -> None:
     records = ['{"k": "a", "at": "2999-01-01T00:00:00Z"}'] * 12
     assert windows("TIMESTAMP", "ingestion", [records[:5], records[5:]], spark) == {

@@ -6,15 +6,14 @@ moves the filter nor puts it together with another. The number names the wire in
 count is read before the batch is committed. An `observe` would break the generated code in two at each wire.
 
 What a condition leaves out is what comes to it less what goes on, both counted so, right before and right behind it.
-The newest time of a source's records is what Spark itself has noted where it marks the time.
+Where only columns change between two such places, one filter counts for both. The newest time of a source's records is
+what Spark itself has noted where it marks the time.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from headrace.compile.observed import Counted, this_execution
@@ -23,13 +22,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
 _FIRST = 1_000_000
-_MARK = re.compile(r"SPARK_PARTITION_ID\(\) >= -(\d+)\)", re.IGNORECASE)
-_KEEPS_STATE = re.compile(r"StateStoreSave|SymmetricHashJoin|StreamingDeduplicate|TransformWithState")
-_MARKS_TIME = "EventTimeWatermark"
 _REPEATED = "numDroppedDuplicateRows"
 _FLAG = "_headrace_kept"
 _WIRE, _KEPT = "wire", "kept"
-_NO_TIME = -(2**63)
 TIMED = ".time"
 """How the name ends under which a source's records without a time that is believed are counted."""
 
@@ -88,6 +83,7 @@ class Stream:
 
     def __init__(self, session: SparkSession) -> None:
         self._session = session
+        self._java: Any = session._jvm
         self._numbers: dict[tuple[str, str], int] = {}
         self._fields: dict[str, str] = {}
 
@@ -99,44 +95,41 @@ class Stream:
         return self._counted(self._counted(frame, "before", name).where(condition), "behind", name)
 
     def _counted(self, frame: DataFrame, where: str, name: str) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        number = self._numbers.setdefault((where, name), _FIRST + len(self._numbers))
-        return frame.where(F.spark_partition_id() >= F.lit(-number))
+        key, same = (where, name), self._java.headrace.Counted.same(frame._jdf.queryExecution().analyzed())
+        if same and self._numbers.get(key, same) == same:
+            self._numbers[key] = same
+            return frame
+        number = self._numbers.setdefault(key, _FIRST + len(self._numbers))
+        return in_place(frame, number)
 
     def read(self) -> Counts:
         """What was counted in the batch."""
         execution = this_execution(self._session)
         if execution is None:
             return Counts()
-        rows = dict.fromkeys(self._numbers, 0)  # where nothing came, Spark leaves out that part of the plan
-        keys = {number: key for key, number in self._numbers.items()}
-        held, refused, repeated, newest, marked = [], [], list[int](), dict[str, int](), _NO_TIME
-        for text, node in _nodes(execution.executedPlan()):
-            found = _MARK.search(text)
-            if found is not None and (key := keys.get(int(found[1]))) is not None:
+        rows = dict.fromkeys(self._numbers.values(), 0)  # where nothing came, Spark leaves out that part of the plan
+        timed = {self._numbers["behind", name]: name for name in self._fields if name.endswith(TIMED)}
+        state, newest, marked = list[list[int]](), dict[str, int](), list[int]()
+        for line in str(self._java.headrace.Counted.read(execution.executedPlan())).splitlines():
+            what, *numbers = line.split()
+            first, *others = map(int, numbers)
+            if what == "state":
+                state.append([first, *others])
+            elif what == "time":
+                marked = [first]
+            else:
                 # A wire that two steps read is in the plan twice, with the same rows.
-                rows[key] = max(rows[key], _metric(node(), "numOutputRows") or 0)
-                if marked > _NO_TIME and key[0] == "behind" and key[1].endswith(TIMED):
-                    newest[key[1]], marked = max(newest.get(key[1], marked), marked), _NO_TIME
-            elif _keeps_state(text):
-                held.append(_metric(node(), "numTotalStateRows") or 0)
-                refused.append(_metric(node(), "numRowsDroppedByWatermark") or 0)
-                if (again := _metric(node(), _REPEATED)) is not None:
-                    repeated.append(again)
-            elif text.startswith(_MARKS_TIME):
-                stats = node().eventTimeStats().value()
-                marked = int(stats.max()) if stats.count() else _NO_TIME
+                rows[first] = max(rows[first], others[0])
+                if first in timed and marked:  # right behind it the time is marked
+                    newest[timed[first]], marked = max(marked[0], newest.get(timed[first], marked[0])), []
+        repeated = [again for _, _, *more in state for again in more]
+        count = {key: rows[number] for key, number in self._numbers.items()}
         return Counts(
-            rows={name: number for (where, name), number in rows.items() if where == "wire"},
-            taken={n: {f: rows["before", n] - rows["behind", n]} for n, f in self._fields.items()},
-            times={
-                n.removesuffix(TIMED): Times(rows["behind", n], newest.get(n))
-                for n in self._fields
-                if n.endswith(TIMED)
-            },
-            held=sum(held) if held else None,
-            refused=sum(refused) if refused else None,
+            rows={name: number for (where, name), number in count.items() if where == "wire"},
+            taken={n: {f: count["before", n] - count["behind", n]} for n, f in self._fields.items()},
+            times={n.removesuffix(TIMED): Times(count["behind", n], newest.get(n)) for n in timed.values()},
+            held=sum(held for held, *_ in state) if state else None,
+            refused=sum(late for _, late, *_ in state) if state else None,
             repeated=sum(repeated) if repeated else None,
         )
 
@@ -219,6 +212,13 @@ class Once:
         return Counts(rows=rows, taken={name: m for name, m in found.items() if "rows" not in m})
 
 
+def in_place(frame: DataFrame, number: int = 1) -> DataFrame:
+    """The same rows, by a filter that Spark neither moves nor lets a later one pass; the number tells which it is."""
+    from pyspark.sql import functions as F
+
+    return frame.where(F.spark_partition_id() >= F.lit(-number))
+
+
 def flagged(frame: DataFrame, condition: Column) -> DataFrame:
     """The frame with the condition as a column, so that it is computed once; null is no.
 
@@ -227,80 +227,3 @@ def flagged(frame: DataFrame, condition: Column) -> DataFrame:
     from pyspark.sql import functions as F
 
     return frame.withColumn(_FLAG, F.when(F.spark_partition_id() >= F.lit(0), F.coalesce(condition, F.lit(False))))
-
-
-def _nodes(plan: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
-    """Every node of an executed plan: its text, and how to get it.
-
-    Each question to Java takes its time, so the text of all is had in one, and only those that matter are fetched.
-    """
-    tree = str(plan.treeString())
-    places = None if "AdaptiveSparkPlan" in tree else numbered(tree)
-    if places is None or not all(_is_there(plan, *place) for place in places if _matters(place[1])):
-        yield from _walk(plan)
-        return
-    for number, text in places:
-        yield text, partial(plan.apply, number)
-
-
-def _matters(text: str) -> bool:
-    return _MARK.search(text) is not None or _keeps_state(text) or text.startswith(_MARKS_TIME)
-
-
-def _keeps_state(text: str) -> bool:
-    return _KEEPS_STATE.search(text.split("[")[0].split("(")[0]) is not None
-
-
-def _is_there(plan: Any, number: int, text: str) -> bool:
-    """Whether the node of that number is the one with that text; else the text was not understood."""
-    node = plan.apply(number)
-    return (
-        node is not None
-        and _MARK.findall(str(node.simpleString(100))) == _MARK.findall(text)
-        and _matters(str(node.simpleString(100)))
-    )
-
-
-def numbered(tree: str) -> list[tuple[int, str]]:
-    """The lines of a plan's text, with the number of each node as Spark counts them.
-
-    The text leaves out the nodes around generated code and tells by `*(1)` what is inside, so they are counted here.
-
-    >>> numbered("*(2) Project [a]\\n+- CollectMetrics\\n   +- *(1) Filter (a)")
-    [(1, 'Project [a]'), (3, 'CollectMetrics'), (5, 'Filter (a)')]
-    """
-    found: list[tuple[int, str]] = []
-    above: list[tuple[int, str]] = []
-    number = -1
-    for line in tree.splitlines():
-        shape = re.match(r"((?:   |:  )*(?:[+:]- )?)(?:\*\((\d+)\) )?(.*)", line)
-        assert shape is not None
-        depth, stage = len(shape[1]), shape[2] or ""
-        while above and above[-1][0] >= depth:
-            above.pop()
-        parent = above[-1][1] if above else ""
-        entered = stage != parent
-        # An adapter where generated code takes rows from outside, and a node around each piece of it.
-        number += 1 + bool(entered and parent) + bool(entered and stage)
-        found.append((number, shape[3]))
-        above.append((depth, stage))
-    return found
-
-
-def _walk(node: Any) -> Iterator[tuple[str, Callable[[], Any]]]:
-    name = str(node.nodeName())
-    if name.startswith("AdaptiveSparkPlan"):
-        yield from _walk(node.executedPlan())
-        return
-    if "QueryStage" in name:
-        yield from _walk(node.plan())
-        return
-    yield str(node.simpleString(100)), lambda: node
-    children = node.children()
-    for index in range(children.size()):
-        yield from _walk(children.apply(index))
-
-
-def _metric(node: Any, name: str) -> int | None:
-    found = node.metrics().get(name)
-    return int(found.get().value()) if found.isDefined() else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.catalogue import SOURCES
 from headrace.compile import letters as dead
-from headrace.compile.counting import Counter, Uncounted
+from headrace.compile.counting import Counter, Uncounted, in_place
 from headrace.compile.leaves import tagged
 from headrace.compile.letters import Rejects
 from headrace.compile.plan import Plan, Query
@@ -112,7 +112,9 @@ class Branch:
         assert isinstance(part, Source)
         if not self.streaming:
             return frame
-        return frame.withWatermark(time, f"{round(part.time.watermark.total_seconds() * 1000)} milliseconds")
+        made = frame.withWatermark(time, f"{round(part.time.watermark.total_seconds() * 1000)} milliseconds")
+        # Spark would let a filter that follows go first, and what it leaves out not move the watermark.
+        return in_place(made) if isinstance(self.wires, Uncounted) else made
 
     def step(self, part: object) -> dict[str, DataFrame]:
         assert isinstance(part, Step)
