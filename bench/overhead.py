@@ -12,6 +12,7 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,21 +71,22 @@ def by_hand(session: Any, bootstrap: str, folder: Path) -> float:
 
 
 def by_headrace(session: Any, client: dict[str, str], folder: Path) -> float:
-    """The same as a flow."""
+    """The same as a flow, its ledger kept as in every run."""
     from headrace.check import load
     from headrace.compile.lower import lower
     from headrace.compile.planner import plan
     from headrace.compile.where import Where
     from headrace.run.inline import drive
+    from headrace.run.ledger import Ledger
 
     file = folder / "w1.yaml"
     file.write_text(FLOW.replace("OUT", str(folder / "out")), encoding="utf-8")
     made = plan(load(file), cores=2)
     checkpoint = folder / "checkpoint"
-    where = Where(session=session, streaming=True, home=folder, base=folder, kafka=client, checkpoint=checkpoint)
-    lowered = lower(made, made.queries[0], where)
+    where = Where(session=session, streaming=True, home=folder, base=folder, kafka=client, counted=True)
+    lowered = lower(made, made.queries[0], replace(where, checkpoint=checkpoint))
     begun = time.monotonic()
-    drive(lowered, checkpoint, flush=False)
+    drive(lowered, checkpoint, flush=False, ledger=Ledger(folder / "ledger.db"))
     return time.monotonic() - begun
 
 
