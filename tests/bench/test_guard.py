@@ -4,7 +4,7 @@ Only the ratio means anything here. It is printed, and the tests fail where it s
 of the rate by hand, W3 at more than twice its latency. What the numbers really are is for `make bench-w1` and
 `make bench-w3` to say.
 
-W1 runs both jobs in one warm process, to files: it leaves out the supervisor, the driver's start, the ledger, and the
+W1 runs both jobs in one warm process, to files: it leaves out the supervisor, the driver's start, and the
 writing to Kafka with its transactions; and the job by hand is the plain one, not the quickest that Spark can run.
 W3 runs ours as a user does; the job by hand has its mode and settings.
 """

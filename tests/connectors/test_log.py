@@ -8,7 +8,6 @@ import signal
 import socket
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
@@ -341,36 +340,6 @@ def test_a_broker_survives_kill_and_restart_with_its_data(tmp_path: Path) -> Non
     assert final is not None
     assert not final.alive()
     assert state.read(project.home) is None, "deleted with its data"
-
-
-@pytest.mark.slow
-def test_of_three_brokers_one_is_killed_and_nothing_is_lost(tmp_path: Path) -> None:
-    project = Project(root=tmp_path)
-    with running_cluster(tmp_path, 3) as info:
-        client = {"bootstrap.servers": info.bootstrap}
-        topics.create(client, "copied", partitions=3)
-        found = topics.describe(client, "copied")
-        assert [len(p.replicas) for p in found.partitions] == [3, 3, 3]
-        assert {p.leader for p in found.partitions} == {1, 2, 3}
-        victim = info.nodes[0].process
-        assert victim is not None
-
-        def records() -> Iterator[Record]:
-            for i in range(6_000):
-                if i == 3_000:
-                    os.kill(victim.pid, signal.SIGKILL)
-                yield None, str(i).encode()
-
-        assert produce(client, "copied", records(), spread="round-robin", rate=3_000).records == 6_000
-        assert not victim.alive()
-        read = Counter(values(consume(client, "copied", until_end=True)))
-        assert read == Counter(range(6_000)), "every record, and each once"
-        assert {p.leader for p in topics.describe(client, "copied").partitions} <= {2, 3}
-
-        healed = local.start(project)  # brings back only the one that is missing
-        assert [n.process for n in healed.nodes[1:]] == [n.process for n in info.nodes[1:]]
-        eventually(lambda: all(len(p.in_sync) == 3 for p in topics.describe(client, "copied").partitions), 60)
-    assert not any(node.alive() for node in (*info.nodes, *healed.nodes))
 
 
 def test_json_of_a_topic_and_a_group_is_plain_data(client: Client, topic: str) -> None:

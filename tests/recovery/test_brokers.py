@@ -1,4 +1,5 @@
-"""Three brokers, every record on each; one is killed while a producer and a flow are at work, and nothing is lost."""
+"""Three brokers, every record on each; one is killed while a producer and a flow are at work, nothing is lost, and it
+comes back alone."""
 
 from __future__ import annotations
 
@@ -15,9 +16,10 @@ from typing import TYPE_CHECKING
 from headrace.check import load
 from headrace.compile.planner import plan
 from headrace.compile.where import Where
-from headrace.log import topics
+from headrace.log import broker, topics
 from headrace.log.consume import consume
 from headrace.log.produce import Record, produce
+from headrace.project import Project
 from headrace.run.audit import audit
 from headrace.run.checkpoint import last_committed
 from headrace.run.home import Home
@@ -47,6 +49,9 @@ def test_a_producer_and_a_flow_go_on_when_one_of_three_brokers_is_killed(spark: 
         client = {"bootstrap.servers": info.bootstrap}
         for topic in ("given", "taken"):
             topics.create(client, topic, partitions=3)
+            found = topics.describe(client, topic)
+            assert [len(p.replicas) for p in found.partitions] == [3, 3, 3]
+            assert {p.leader for p in found.partitions} == {1, 2, 3}
         (tmp_path / "copied.yaml").write_text(FLOW)
         made, home = plan(load(tmp_path / "copied.yaml")), Home(tmp_path / "home")
         home.make()
@@ -83,6 +88,8 @@ def test_a_producer_and_a_flow_go_on_when_one_of_three_brokers_is_killed(spark: 
                 diagnose=lambda: f"{_written(home)} written; {running.spark.lastProgress}",
             )
             running.check()
+            assert not victim.alive()
+            assert {p.leader for p in topics.describe(client, "given").partitions} <= {2, 3}
         finally:
             enough.set()
             running.stop(30)
@@ -91,9 +98,16 @@ def test_a_producer_and_a_flow_go_on_when_one_of_three_brokers_is_killed(spark: 
         assert taken == Counter(f'{{"n":{n}}}'.encode() for n in range(0, records_sent, 2)), (
             "every record, and each once"
         )
+        everything = Counter(record.value for record in consume(client, "given", until_end=True))
+        assert everything == Counter(f'{{"n": {n}}}'.encode() for n in range(records_sent)), "of the producer's too"
         print(f"one of three brokers away for {OUTAGE:g} s: {before} rows before, {taken.total()} in the end")
-        found = audit(Ledger(home.ledger).entries(), {"numbers": last_committed(home.checkpoint("numbers"))})
-        assert found.findings == ()
+        balance = audit(Ledger(home.ledger).entries(), {"numbers": last_committed(home.checkpoint("numbers"))})
+        assert balance.findings == ()
+
+        healed = broker.start(Project(root=tmp_path / "cluster"))  # brings back only the one that is missing
+        assert [n.process for n in healed.nodes[1:]] == [n.process for n in info.nodes[1:]]
+        eventually(lambda: all(len(p.in_sync) == 3 for p in topics.describe(client, "given").partitions), 60)
+    assert not any(node.alive() for node in (*info.nodes, *healed.nodes))
 
 
 def _written(home: Home) -> int:
