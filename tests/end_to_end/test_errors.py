@@ -19,6 +19,14 @@ sinks:
     console: {}
 """
 
+WRITES = """\
+flow: lines
+sources:
+  lines: {values: {rows: [[one]]}, schema: line STRING}
+sinks:
+  taken: {from: lines, kafka: {topic: no-topic-yet}, format: text}
+"""
+
 
 def test_a_kafka_that_does_not_answer_is_named_within_seconds_with_what_to_do(place: Place) -> None:
     (place.root / "lines.yaml").write_text(FLOW)
@@ -42,6 +50,13 @@ def test_a_topic_that_does_not_exist_is_named_and_not_waited_for(place: Place, b
     assert f'topic "no-such-topic" does not exist in Kafka at "{broker}"' in said.err
     assert "hint: headrace topic create no-such-topic" in said.err
     assert "trying again" not in said.err
+
+    (place.root / "lines.yaml").write_text(WRITES)
+    said = place.run("run", "lines.yaml", "--bootstrap", broker, "--until-done", "--fresh", code=3)
+    assert f'topic "no-topic-yet" does not exist in Kafka at "{broker}", for "taken"' in said.err
+    assert "headrace topic create no-topic-yet, or say `partitions` and it is created" in said.err
+    assert "trying again" not in said.err
+    assert "incubator modules" not in place.logs(), "no Java was started for this"
 
 
 DIVISION = """\

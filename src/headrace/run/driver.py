@@ -167,7 +167,7 @@ def _at_origin(home: Home, failure: Failure) -> Failure:
 
 
 def kafka_of(project: Project, flow: Flow, record: Record) -> Mapping[str, str]:
-    """How to reach Kafka, if the flow needs it, somebody answers there and has the topics that are read.
+    """How to reach Kafka, if the flow needs it, somebody answers there and has the topics.
 
     Asked here because Spark waits a minute before it says that nobody does, and starts before it looks for a topic.
     """
@@ -180,8 +180,7 @@ def kafka_of(project: Project, flow: Flow, record: Record) -> Mapping[str, str]:
         client = kafka_client(project, record.asked.bootstrap)
     for part, address in zip(parts, own, strict=True):
         reach(address or client["bootstrap.servers"], part.name)
-        if isinstance(part, Source):
-            has_topics(client_settings(address, client, part.name), part)
+        has_topics(client_settings(address, client, part.name), part)
     return client
 
 
@@ -198,18 +197,23 @@ def partitions_of(flow: Flow, client: Mapping[str, str]) -> dict[str, int]:
     return found
 
 
-def has_topics(client: Mapping[str, str], source: Source) -> None:
-    """Raises NotThereError if a topic that a source reads does not exist."""
+def has_topics(client: Mapping[str, str], part: Source | Sink) -> None:
+    """Raises NotThereError if a topic is not there that a source reads, or a sink writes to and may not create."""
     from headrace.log.client import metadata
 
+    named = getattr(part.options, "topic", ())
+    hint = "headrace topic create {}"
+    if isinstance(part, Sink):
+        named = () if part.options.partitions is not None else (named,)
+        hint += ", or say `partitions` and it is created"
     there = metadata(client).topics
-    missing = [topic for topic in getattr(source.options, "topic", ()) if topic not in there]
+    missing = [topic for topic in named if topic not in there]
     if missing:
         known = [name for name in there if not name.startswith("__")]
         close = get_close_matches(missing[0], known, n=1)
         raise NotThereError(
-            f'topic "{missing[0]}" does not exist in Kafka at "{client["bootstrap.servers"]}", for "{source.name}"',
-            hint=(f'did you mean "{close[0]}"? Else ' if close else "") + f"headrace topic create {missing[0]}",
+            f'topic "{missing[0]}" does not exist in Kafka at "{client["bootstrap.servers"]}", for "{part.name}"',
+            hint=(f'did you mean "{close[0]}"? Else ' if close else "") + hint.format(missing[0]),
         )
 
 
