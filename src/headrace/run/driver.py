@@ -206,7 +206,7 @@ def has_topics(client: Mapping[str, str], part: Source | Sink) -> None:
     if isinstance(part, Sink):
         named = () if part.options.partitions is not None else (named,)
         hint += ", or say `partitions` and it is created"
-    there = metadata(client).topics
+    there = metadata(client).topics if named else {}
     missing = [topic for topic in named if topic not in there]
     if missing:
         known = [name for name in there if not name.startswith("__")]
