@@ -19,7 +19,7 @@ import pytest
 from headrace.compile.leaves import Leaf
 from headrace.connectors.base import Batch, Between, Holding, Place, Reading, SinkConnector, SourceConnector
 from headrace.formats.base import Format
-from headrace.model import Changes, Schema
+from headrace.model import REMOVED, Changes, Schema
 from headrace.run.checkpoint import planned
 from headrace.run.journal import Entry, betweens
 from tests.waiting import eventually
@@ -224,12 +224,40 @@ class KeyedSinkSuite(SinkSuite):
 
         assert self.simple_rows(tmp_path) == [("ann", 49)]
 
+    def test_a_row_is_taken_back(self, tmp_path: Path) -> None:
+        marked = f"{SIMPLE}, {REMOVED} BOOLEAN"
+        self.update(tmp_path, 0, [simple("ann", 1), simple("bob", 2) | {REMOVED: True}, simple(None, 3)], schema=marked)
+        assert self.simple_rows(tmp_path) == [("ann", 1), (None, 3)], "what is not there can be taken back too"
+        changed = [simple("ann", 1) | {REMOVED: True}, simple(None, 3) | {REMOVED: True}, simple("cid", 4)]
+        for batch in (1, 1, 2):
+            self.update(tmp_path, batch, changed[:2] if batch == 1 else changed[2:], schema=marked)
+
+        assert self.simple_rows(tmp_path) == [("cid", 4)]
+
+    def test_a_row_that_is_newer_is_not_taken_back(self, tmp_path: Path) -> None:
+        if not self.has_latest_by:
+            pytest.skip("this sink has no latest_by")
+        marked = f"{SIMPLE}, {REMOVED} BOOLEAN"
+        early, late = AT, AT + dt.timedelta(seconds=1)
+        self.update(tmp_path, 0, [simple("ann", 1, late), simple("bob", 2, early)], latest_by="at")
+        gone = [simple("ann", 1, early) | {REMOVED: True}, simple("bob", 2, early) | {REMOVED: True}]
+        self.update(tmp_path, 1, gone, schema=marked, latest_by="at")
+
+        assert self.simple_rows(tmp_path) == [("ann", 1)]
+
     def test_a_null_is_a_key_too(self, tmp_path: Path) -> None:
         self.update(tmp_path, 0, [simple(None, 1), simple("ann", 1)])
         self.update(tmp_path, 1, [simple(None, 2)])
         self.update(tmp_path, 2, [simple(None, 3), simple(None, 4)])
 
         assert self.simple_rows(tmp_path) == [("ann", 1), (None, 4)]
+
+    def test_a_key_may_be_of_several_columns_a_time_among_them(self, tmp_path: Path) -> None:
+        later = AT + dt.timedelta(seconds=1)
+        for batch, rows in enumerate([[simple("ann", 1, AT), simple("ann", 2, later)], [simple("ann", 3, later)]]):
+            self.update(tmp_path, batch, rows, key=("user", "at"))
+
+        assert self.simple_rows(tmp_path) == [("ann", 1), ("ann", 3)]
 
     def test_a_key_may_be_spelled_in_another_case(self, tmp_path: Path) -> None:
         self.update(tmp_path, 0, [simple("ann", 1)], key=("USER",))

@@ -117,23 +117,19 @@ class TestPostgresql(KeyedSinkSuite):
 
     def test_a_task_that_ran_twice_counts_once(self, tmp_path: Path) -> None:
         """Two copies of the same rows lie in the staging table, as after a lost executor; one of them counts."""
-        from headrace.connectors import postgresql as module
-
-        self.execute(f"CREATE TABLE {self.quoted()} (n BIGINT)")
-        self.execute(
-            f"CREATE UNLOGGED TABLE staging ({module._TASK} TEXT, {module._PART} INT, {module._ROW} BIGINT, n BIGINT)"
-        )
-        frame = self.spark.range(10).toDF("n")
-        module._copy(frame, self.url, "staging", ["n"])
-        counting = module._copy(frame, self.url, "staging", ["n"])
-        merge = self.sink()._merge(self.quoted(), "staging", ["n"], [])
-
         import psycopg
 
+        from headrace.connectors.postgresql import _copy
+
+        self.execute(f"CREATE TABLE {self.quoted()} (n BIGINT)")
+        frame = self.spark.range(10).toDF("n")
         with psycopg.connect(self.url, autocommit=True) as database:
-            assert database.execute("SELECT count(*) FROM staging").fetchone() == (20,)
-            database.execute(merge, (list(counting),))
-            database.execute("DROP TABLE staging")
+            staging = self.sink()._stage(database, self.quoted(), ["n"], "twice")
+            _copy(frame, self.url, staging, ["n"])
+            counting = _copy(frame, self.url, staging, ["n"])
+            assert database.execute(f"SELECT count(*) FROM {staging}").fetchone() == (20,)
+            database.execute(self.sink()._merge(self.quoted(), staging, ["n"], []), (list(counting),))
+            database.execute(f"DROP TABLE {staging}")
         assert sorted(row["n"] for row in self.rows(tmp_path, "")) == list(range(10))
 
     def test_the_table_may_be_in_another_schema(self, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, time, timedelta
+from datetime import date, datetime, time, timedelta
 from typing import Any, NamedTuple
 from zoneinfo import ZoneInfo
 
@@ -40,12 +40,19 @@ class Days:
     """Days somewhere, from midnight to midnight on the clocks there."""
 
     zone: str
+    length: int = 1
+    every: int = 1
 
     def of(self, at: int) -> list[tuple[int, int]]:
         there = datetime.fromtimestamp(at // SECOND, ZoneInfo(self.zone)).date()
-        days = (datetime.combine(there + timedelta(days=n), time(), ZoneInfo(self.zone)) for n in (0, 1))
-        start, end = (round(day.timestamp()) * SECOND for day in days)
-        return [(start, end)]
+        found = []
+        for back in range(self.length):
+            first = there - timedelta(days=back)
+            if (first - date(1970, 1, 1)).days % self.every == 0:
+                days = (first, first + timedelta(days=self.length))
+                start, end = (datetime.combine(day, time(), ZoneInfo(self.zone)).timestamp() for day in days)
+                found.append((round(start) * SECOND, round(end) * SECOND))
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,13 +69,15 @@ class InOrder:
     sliding: int | None = None
     gap: int | None = None
     at_most: int | None = None
+    partial: bool = False
+    """Whether a window by count that is not full is given too."""
 
     def of(self, records: list[Record]) -> list[tuple[int, int, list[Record]]]:
         """All windows of one key's records, given that no more will come."""
         rows = [(r.at, r) for r in sorted(records, key=_turn) if r.at is not None]
         if self.count is not None:
             each = self.each or self.count
-            ends = range(each, len(rows) + 1, each)
+            ends = range(each, len(rows) + (each if self.partial else 1), each)
             chosen = [rows[max(0, end - self.count) : end] for end in ends]
             return [(part[0][0], part[-1][0], [r for _, r in part]) for part in chosen]
         if self.sliding is not None:
@@ -148,7 +157,7 @@ def fixed(batches: Sequence[Sequence[Record]], window: Tumbling | Days, delay: i
     return result
 
 
-def sessions(batches: Sequence[Sequence[Record]], window: Session, delay: int) -> Outcome:
+def sessions(batches: Sequence[Sequence[Record]], window: Session, delay: int, allowance: int = 0) -> Outcome:
     """Sessions: records of a key join those they overlap with, among the sessions that are still open."""
     marks = watermarks(batches, delay)
     open_: dict[Any, list[list[Record]]] = {}
@@ -163,7 +172,7 @@ def sessions(batches: Sequence[Sequence[Record]], window: Session, delay: int) -
         for record in batch:
             if record.at is None:
                 continue
-            if closed_to is not None and record.at + window.gap <= closed_to:
+            if closed_to is not None and record.at + window.gap + allowance <= closed_to:
                 result.late.append((record, closed_to))
                 continue
             open_.setdefault(record.key, []).append([record])
@@ -175,14 +184,14 @@ def sessions(batches: Sequence[Sequence[Record]], window: Session, delay: int) -
                 else:
                     merged.append(list(rows))
             mark = marks[number]
-            ended = [rows for rows in merged if mark is not None and bounds(rows)[1] <= mark]
+            ended = [rows for rows in merged if mark is not None and bounds(rows)[1] + allowance <= mark]
             result.answers += [answer(key, *bounds(rows), rows) for rows in ended]
             open_[key] = [rows for rows in merged if rows not in ended]
     result.answers += [answer(key, *bounds(rows), rows) for key, found in open_.items() for rows in found]
     return result
 
 
-def in_order(batches: Sequence[Sequence[Record]], window: InOrder, delay: int) -> Outcome:
+def in_order(batches: Sequence[Sequence[Record]], window: InOrder, delay: int, allowance: int = 0) -> Outcome:
     """Windows over records in order: a record at or before the watermark is late, its turn being over."""
     marks = [None, *watermarks(batches, delay)]
     result = Outcome()
@@ -191,7 +200,7 @@ def in_order(batches: Sequence[Sequence[Record]], window: InOrder, delay: int) -
         for record in batch:
             if record.at is None:
                 continue
-            if mark is not None and record.at <= mark:
+            if mark is not None and record.at + allowance <= mark:
                 result.late.append((record, mark))
             else:
                 kept.setdefault(record.key, []).append(record)

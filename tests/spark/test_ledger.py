@@ -93,6 +93,21 @@ def numbers(made: Audit, part: str, towards: str = "") -> dict[str, int]:
     return dict(next(t.numbers for t in made.totals if (t.part, t.towards) == (part, towards)))
 
 
+def test_a_screen_beside_other_sinks_does_not_make_them_compute_the_batch_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    steps = "\n  users: {from: lines, aggregate: {by: user, compute: {n: count(*)}}}\n"
+    sinks = """
+  screen: {from: users, console: {}}
+  other: {from: users, console: {}}
+  table: {from: users, memory: {key: user}}
+"""
+    made = kept(spark, tmp_path, steps, sinks)
+
+    assert made.findings == ()
+    assert numbers(made, "users")["emitted"] == 18, "nine users, in each of two batches"
+
+
 @pytest.mark.parametrize("adaptive", ["true", "false"])
 def test_every_wire_of_a_chain_is_counted(spark: SparkSession, tmp_path: Path, adaptive: str) -> None:
     before = spark.conf.get("spark.sql.adaptive.enabled")

@@ -104,6 +104,16 @@ SAME: list[tuple[str, str]] = [
         "v: {from: orders, aggregate: {by: user, window: {count: 10, each: 5}, compute: {most: max(amount)}}}",
     ),
     (
+        "SELECT window_start, window_end, window_number, max(amount) AS most FROM orders GROUP BY count_window(10) "
+        "EMIT CHANGES",
+        "v: {from: orders, aggregate: {window: {count: 10}, compute: {most: max(amount)}, emit: changes}}",
+    ),
+    (
+        "SELECT window_end, max(amount) AS most FROM orders GROUP BY count_window(10) EMIT EVERY '5 s' LATE TO PORT",
+        "v_group: {from: orders, aggregate: {window: {count: 10}, compute: {most: max(amount)}, emit: {early: 5 s}, "
+        "late: port}}\n  v: {from: v_group, select: [window_end, most]}",
+    ),
+    (
         "SELECT window_start, window_end, count(*) AS n FROM orders GROUP BY tumble('1 day', zone => 'Europe/Berlin')",
         "v: {from: orders, aggregate: {window: {tumbling: 1 day, zone: Europe/Berlin}, compute: {n: count(*)}}}",
     ),

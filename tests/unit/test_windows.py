@@ -97,14 +97,33 @@ def test_a_source_may_tell_its_time_in_these_ways(time: str) -> None:
         ({"more": "ingestion"}, "unsupported", "does not know when a record arrived"),
         ({"more": "{column: at, ahead: 1 hour}"}, "unsupported", "does not know when a record arrived"),
         (
-            {"aggregate": "window: {session: 5 s}, emit: changes, compute: {n: count(*)}"},
+            {"aggregate": "window: {session: 5 s}, emit: changes, compute: {n: approx_count_distinct(x)}"},
             "unsupported",
-            "the answer of a session cannot be given before the session is over",
+            "approx_count_distinct cannot be computed over windows of records in order",
         ),
         (
-            {"aggregate": "window: {count: 5}, emit: changes, compute: {n: count(*)}"},
-            "unsupported",
-            "a window of records in order is given once",
+            {
+                "aggregate": "window: {count: 5}, emit: changes, compute: {n: count(*)}",
+                "sinks": "  table: {from: counted, sqlite: {path: a.db, table: t, key: [window_start, window_end, k]}}",
+            },
+            "bad-option",
+            'has a key without "window_number", which tells its changing rows apart',
+        ),
+        (
+            {
+                "aggregate": "window: {session: 5 s}, emit: changes, compute: {n: count(*)}",
+                "sinks": "  table: {from: counted, sqlite: {path: a.db, table: t, key: [window_end, k]}}",
+            },
+            "bad-option",
+            'has a key without "window_start", which tells its changing rows apart',
+        ),
+        (
+            {
+                "aggregate": "window: {session: 5 s}, emit: {early: 5 s}, compute: {n: count(*)}",
+                "sinks": "  folder: {from: counted, files: {path: out}, format: json}",
+            },
+            "sink-needs-final",
+            "(files) cannot change what it wrote",
         ),
         (
             {"aggregate": "window: {count: 5}, compute: {n: approx_count_distinct(x)}"},
@@ -126,7 +145,7 @@ def test_a_source_may_tell_its_time_in_these_ways(time: str) -> None:
         (
             {"aggregate": "window: {tumbling: 5 h, zone: Europe/Berlin}, compute: {n: count(*)}"},
             "bad-option",
-            "it needs a tumbling window of whole days",
+            "it needs a tumbling or hopping window of whole days",
         ),
         (
             {"aggregate": "window: {tumbling: 1 day, zone: Europe/Bärlin}, compute: {n: count(*)}"},

@@ -16,7 +16,7 @@ def only_in_batches(flow: Flow) -> Iterator[Problem]:
     """Every reason why a flow runs with `--mode batch` only, at its place."""
     for step in flow.steps:
         operator = step.options
-        if not isinstance(operator, Aggregate) or (operator.window is not None and operator.window.fold() is not None):
+        if not isinstance(operator, Aggregate) or operator.fold() is not None:
             continue
         for column in operator.compute:
             found = calls(column.value.tree) if isinstance(column.value, Expression) else []

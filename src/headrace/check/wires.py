@@ -15,7 +15,7 @@ from headrace.model import DEAD_LETTER, OUT, Changes, Delivery, Flow, Part, Port
 from headrace.model.types import BIGINT, INT, STRING, TIMESTAMP, UNKNOWN
 from headrace.operators.base import WITHOUT_TIME, Operator
 from headrace.operators.letters import LETTERS
-from headrace.operators.windows import END, START
+from headrace.operators.windows import END, NUMBER, START
 
 ANSWER = ""
 """Stands for what changes of a row, beside the names of what identifies it."""
@@ -308,8 +308,8 @@ class _Walk:
 
 
 def _part(name: str) -> str:
-    """What a column tells of a row: both ends of a window tell the window."""
-    return START if name == END else name
+    """What a column tells of a row: both ends of a window and its number tell the window."""
+    return START if name in (END, NUMBER) else name
 
 
 def _kind(part: Part) -> str:

@@ -18,7 +18,7 @@ from headrace.compile.times import timed
 from headrace.compile.where import Where
 from headrace.connectors.base import ORIGIN, REASON, Reading, SourceConnector
 from headrace.formats.base import Format
-from headrace.model import OUT, Port, Schema, Source, Step
+from headrace.model import OUT, REMOVED, Port, Schema, Source, Step
 from headrace.operators.base import Lowering, Operator
 from headrace.operators.late import before_batch
 from headrace.operators.letters import Reject, because
@@ -170,7 +170,8 @@ class Branch:
         return made
 
     def _carried(self, frames: tuple[DataFrame, ...]) -> tuple[str, ...]:
-        return tuple(name for name in self.rejects.carried if any(name in frame.columns for frame in frames))
+        names = (*self.rejects.carried, REMOVED)
+        return tuple(name for name in names if any(name in frame.columns for frame in frames))
 
     def _narrow(self, port: Port, frame: DataFrame) -> Schema:
         """The schema of a port less the columns that nothing needs and so were never read."""

@@ -22,9 +22,10 @@ from headrace.compile.planner import format_of, may_reject
 from headrace.compile.where import Where
 from headrace.connectors.attempts import first_attempt
 from headrace.connectors.base import Batch, Between, Holding, Place, SinkConnector, Written
+from headrace.connectors.once import computed_once
 from headrace.errors import FlowError
 from headrace.formats.base import Format
-from headrace.model import DEAD_LETTER, Delivery, Port, Sink, Step
+from headrace.model import DEAD_LETTER, REMOVED, Delivery, Port, Sink, Step
 from headrace.operators.calls import UNNOTED, Note, Notes, once_more
 from headrace.operators.expect import DeadLetters
 from headrace.operators.late import put_aside
@@ -293,10 +294,15 @@ class Lowered:
 
     def write_sink(self, sink: Sink, frame: DataFrame, batch_id: int, *, counted: bool = True) -> Written:
         """Writes a batch to a sink; `counted`: to write it is enough to know what is counted on the way."""
+        from pyspark.sql import functions as F
+
         connector = self.connector(sink)
         form = format_of(sink, connector.default_format)
         if connector.carries == "bytes" and form is not None:
-            frame = frame.withColumn("value", form.encode(self.plan.schemas[sink.inputs[0]]))
+            value = form.encode(self.plan.schemas[sink.inputs[0]])
+            if REMOVED in frame.columns:
+                value = F.when(F.col(REMOVED), F.lit(None)).otherwise(value)
+            frame = frame.withColumn("value", value)
         batch = self._batch(sink, form, batch_id)
         if batch.delivery is Delivery.AT_MOST_ONCE and not first_attempt(batch.place, batch_id):
             return Written(skipped=frame.count())
@@ -304,12 +310,9 @@ class Lowered:
         session.sparkContext.setJobDescription(f"headrace sink {sink.name} batch {batch_id}")
         if connector.complete and counted:
             return connector.write(frame, batch)
-        frame = frame.persist()
-        try:
-            frame.count()  # what the sink does not look at must be computed too: records may be rejected there
-            return connector.write(frame, batch)
-        finally:
-            frame.unpersist()
+        with computed_once(frame) as kept:
+            kept.count()  # what the sink does not look at must be computed too: records may be rejected there
+            return connector.write(kept, batch)
 
     def _batch(self, sink: Sink, form: Format[Any] | None, batch_id: int) -> Batch:
         return Batch(

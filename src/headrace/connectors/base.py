@@ -262,7 +262,7 @@ class SinkConnector(Connector[O]):
     """Whether values stay that newer ones follow, as in a log: only who takes it for a table sees the last alone."""
 
     def takes_updates(self) -> bool:
-        """Whether new values for a key can replace old ones here, with these options."""
+        """Whether new values for a key can replace old ones here, and a row be taken back, with these options."""
         return False
 
     def key(self) -> tuple[str, ...]:
@@ -307,7 +307,8 @@ class SinkConnector(Connector[O]):
 
         Every row is taken, also to be counted where the batch is skipped, and the frame is computed once: the counts
         of the steps before are made on the way.
-        A sink that carries bytes is given `value BINARY` and the flow's columns; see `Format.encode`.
+        A sink that carries bytes is given `value BINARY` and the flow's columns; see `Format.encode`. Where rows may be
+        taken back the frame also has the column REMOVED; such a row is counted as any other, and its `value` is null.
         """
 
 

@@ -14,6 +14,8 @@ from pydantic import Field as Option
 
 from headrace.connectors import row_port
 from headrace.connectors.base import AppendSink, Batch, Written, connector
+from headrace.connectors.once import computed_once
+from headrace.model import REMOVED
 from headrace.options import Names, Options
 
 if TYPE_CHECKING:
@@ -41,7 +43,10 @@ show:
 """,
 )
 class ConsoleSink(AppendSink[ConsoleOptions]):
-    """Each batch on standard output; an empty one prints nothing. New values for a key are printed as they come."""
+    """Each batch on standard output; an empty one prints nothing. New values for a key are printed as they come.
+
+    A row that is taken back is printed once more; where that can be, a last column `removed` tells.
+    """
 
     weakness = "a batch repeated after a crash is printed again"
     complete = False
@@ -69,13 +74,11 @@ class ConsoleSink(AppendSink[ConsoleOptions]):
         return [*first, *(name for name in frame.columns if name not in first)]
 
     def write(self, frame: DataFrame, batch: Batch) -> Written:
+        frame = frame.withColumnRenamed(REMOVED, "removed")
         names = self._names(frame)
-        kept = frame.persist()  # shown in part but counted in whole, and computed once
-        try:
+        with computed_once(frame) as kept:  # shown in part but counted in whole
             rows = [row.asDict(recursive=True) for row in kept.limit(self.options.limit + 1).collect()]
             count = kept.count()
-        finally:
-            kept.unpersist()
         if rows:
             sys.stdout.write(render(batch, names, rows, self.options))
             sys.stdout.flush()

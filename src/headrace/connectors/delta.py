@@ -20,7 +20,7 @@ from headrace.connectors.files import located
 from headrace.connectors.identity import known_writer, writer
 from headrace.connectors.tables import in_case_of, quoted
 from headrace.errors import DataError, EndpointError
-from headrace.model import Schema
+from headrace.model import REMOVED, Schema
 from headrace.options import Names, Options, Secret, refuse
 
 if TYPE_CHECKING:
@@ -176,7 +176,7 @@ class DeltaSink(TransactionalSink[DeltaOptions]):
         else:
             write_deltalake(
                 table if table is not None else path,
-                rows,
+                _there(rows),
                 mode="append",
                 partition_by=in_case_of(rows.column_names, given.partition_by) or None if table is None else None,
                 storage_options=self._storage(),
@@ -211,18 +211,34 @@ def last_of_each(rows: pa.Table, key: Sequence[str], latest: str | None) -> pa.T
     return rows.take(chosen.take(pc.sort_indices(chosen)))
 
 
+def _there(rows: pa.Table) -> pa.Table:
+    """The rows less those that are taken back."""
+    if REMOVED not in rows.column_names:
+        return rows
+    import pyarrow.compute as pc
+
+    return rows.filter(pc.invert(pc.fill_null(rows.column(REMOVED), False))).drop_columns([REMOVED])
+
+
 def _merge(table: DeltaTable, rows: pa.Table, key: Sequence[str], latest: str | None, properties: Any) -> None:
-    # A null is a key too, which "=" would not match.
-    same = " AND ".join(f"target.{quoted(k)} IS NOT DISTINCT FROM source.{quoted(k)}" for k in key)
+    # A null is a key too, which "=" would not match. In brackets: the parser there lets AND bind more tightly.
+    same = " AND ".join(f"(target.{quoted(k)} IS NOT DISTINCT FROM source.{quoted(k)})" for k in key)
     newer = None
     if latest is not None:
         newer = f"target.{quoted(latest)} IS NULL OR source.{quoted(latest)} >= target.{quoted(latest)}"
     merging = table.merge(
         rows, predicate=same, source_alias="source", target_alias="target", commit_properties=properties
     )
-    if set(rows.column_names) - set(key):
-        merging = merging.when_matched_update_all(predicate=newer)
-    merging.when_not_matched_insert_all().execute()
+    left_out = [REMOVED] if REMOVED in rows.column_names else []
+    stays = None
+    if left_out:
+        gone = f"source.{quoted(REMOVED)} IS TRUE"
+        stays = f"NOT ({gone})"
+        merging = merging.when_matched_delete(predicate=f"{gone} AND ({newer})" if newer else gone)
+        newer = f"{stays} AND ({newer})" if newer else stays
+    if set(rows.column_names) - {*key, REMOVED}:
+        merging = merging.when_matched_update_all(predicate=newer, except_cols=left_out)
+    merging.when_not_matched_insert_all(predicate=stays, except_cols=left_out).execute()
 
 
 def _last(table: DeltaTable, name: str) -> int:
@@ -246,7 +262,7 @@ def _trouble(place: Place, path: str, what: str = "write") -> Iterator[None]:
         raise EndpointError(f"could not commit for {where}", detail=_first_line(error)) from None
     except (exceptions.DeltaError, OSError) as error:
         said = _first_line(error)
-        if "schema" in said.lower() or "column" in said.lower():
+        if any(word in str(error).lower() for word in ("schema", "column", "planning")):
             raise DataError(f"{where} refused the rows", detail=said) from None
         raise EndpointError(f"could not {what} for {where}", detail=said) from None
 

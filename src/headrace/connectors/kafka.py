@@ -261,6 +261,8 @@ totals:
 class KafkaSink(TransactionalSink[KafkaSinkOptions]):
     """One record per row. With a `key`, new values for a key can be sent: the last record of a key holds.
 
+    A row that is taken back becomes a record without a value, by which a compacted topic forgets the key.
+
     Exactly-once, and at-most-once, is by transactions: consumers that read only committed records (`read_committed`)
     see each record once. `delivery: at-least-once` writes without them, through Spark's own writer.
     """
@@ -306,7 +308,7 @@ class KafkaSink(TransactionalSink[KafkaSinkOptions]):
         records = holding.session.read.format("kafka").options(**java_settings(client)).options(**settings).load()
         if self.options.key is not None:
             newest = Window.partitionBy("partition", "key").orderBy(F.desc("offset"))
-            records = records.withColumn("_rank", F.row_number().over(newest)).where("_rank = 1")
+            records = records.withColumn("_rank", F.row_number().over(newest)).where("_rank = 1 AND value IS NOT NULL")
         row, _ = holding.format.decode(F.col("value"), holding.schema)
         return records.select(row.alias("_row")).select("_row.*")
 

@@ -10,6 +10,7 @@ from pydantic import Field as Option
 
 from headrace.connectors.base import Batch, Holding, Place, TransactionalSink, Written, connector
 from headrace.connectors.identity import known_writer, writer
+from headrace.model import REMOVED
 from headrace.options import Names, Options
 
 if TYPE_CHECKING:
@@ -85,11 +86,15 @@ class MemorySink(TransactionalSink[MemoryOptions]):
 
 
 def merged(old: tuple[Row, ...], new: list[Row], key: tuple[str, ...]) -> tuple[Row, ...]:
-    """The rows with the new ones added, or in the place of those with the same key.
+    """The rows with the new ones added, or in the place of those with the same key; without those that are taken back.
 
     >>> merged(({"k": 1, "n": 1},), [{"k": 1, "n": 2}, {"k": 2, "n": 3}], ("k",))
     ({'k': 1, 'n': 2}, {'k': 2, 'n': 3})
+    >>> merged(({"k": 1, "n": 1},), [{"k": 1, "n": 1, REMOVED: True}, {"k": 2, "n": 3, REMOVED: False}], ("k",))
+    ({'k': 2, 'n': 3},)
     """
+    marked = [(row.pop(REMOVED, False), row) for row in new]
+    gone, new = [row for removed, row in marked if removed], [row for removed, row in marked if not removed]
     if not key:
         return (*old, *new)
 
@@ -98,5 +103,7 @@ def merged(old: tuple[Row, ...], new: list[Row], key: tuple[str, ...]) -> tuple[
         return tuple(repr(lower[name.lower()]) for name in key)
 
     held = {identity(row): row for row in old}
+    for row in gone:
+        held.pop(identity(row), None)
     held.update((identity(row), row) for row in new)
     return tuple(held.values())

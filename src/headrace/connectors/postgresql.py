@@ -31,6 +31,7 @@ from headrace.connectors.tables import (
     quoted,
 )
 from headrace.errors import DataError, EndpointError, HeadraceError
+from headrace.model import REMOVED
 from headrace.model.types import Array, Map, Struct
 from headrace.options import PostgresqlUrl
 
@@ -174,10 +175,13 @@ class PostgresqlSink(TableSink[PostgresqlOptions]):
             return Written(skipped=frame.count())
         table, names = self._table(self.options.table), frame.columns
         key = in_case_of(names, self.options.key)
+        removes = REMOVED in names
+        names = [n for n in names if n != REMOVED]
         if self.options.create:
-            self._execute(database, create_statement(table, column_types(frame, _TYPES), _unique(database, key)))
+            types = column_types(frame.drop(REMOVED), _TYPES)
+            self._execute(database, create_statement(table, types, _unique(database, key)))
         staging = self._stage(database, table, names, name)
-        copied = _copy(as_sql_values(frame, _special()), url, staging, names)
+        copied = _copy(as_sql_values(frame, _special()), url, staging, frame.columns)
         tasks = list(copied)
         with database.transaction():
             database.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (name,))
@@ -190,8 +194,9 @@ class PostgresqlSink(TableSink[PostgresqlOptions]):
                 )
             fresh = self._last(database, ledger, name) < batch.id
             if fresh:
-                merge = self._merge(table, staging, names, key)
-                database.execute(merge, (tasks,))
+                if removes:
+                    database.execute(self._remove(table, staging, names, key), (tasks,))
+                database.execute(self._merge(table, staging, names, key), (tasks,))
                 database.execute(
                     f"INSERT INTO {ledger} VALUES (%s, %s) "
                     "ON CONFLICT (owner) DO UPDATE SET batch_id = excluded.batch_id",
@@ -200,17 +205,29 @@ class PostgresqlSink(TableSink[PostgresqlOptions]):
             self._execute(database, f"DROP TABLE {staging}")
         return Written(written=rows) if fresh else Written(skipped=rows)
 
+    def _latest(self, names: Sequence[str]) -> str | None:
+        return in_case_of(names, [self.options.latest_by])[0] if self.options.latest_by else None
+
+    def _remove(self, table: str, staging: str, names: Sequence[str], key: Sequence[str]) -> str:
+        """Takes rows back, unless another with the same key is newer."""
+        latest = self._latest(names)
+        where = [f"{_TASK} = ANY(%s)", REMOVED]
+        where += [f"held.{quoted(k)} IS NOT DISTINCT FROM gone.{quoted(k)}" for k in key]
+        if latest:
+            where.append(f"(held.{quoted(latest)} IS NULL OR gone.{quoted(latest)} >= held.{quoted(latest)})")
+        return f"DELETE FROM {table} AS held USING {staging} AS gone WHERE {' AND '.join(where)}"
+
     def _merge(self, table: str, staging: str, names: Sequence[str], key: Sequence[str]) -> str:
         """Moves the rows of the tasks that count; of several with one key, the last."""
         columns = ", ".join(map(quoted, names))
-        latest = in_case_of(names, [self.options.latest_by])[0] if self.options.latest_by else None
-        chosen = f"SELECT {columns} FROM {staging} WHERE {_TASK} = ANY(%s) ORDER BY {_PART}, {_ROW}"
+        latest = self._latest(names)
+        these = f"{staging} WHERE {_TASK} = ANY(%s) AND {REMOVED} IS NOT TRUE"
+        chosen = f"SELECT {columns} FROM {these} ORDER BY {_PART}, {_ROW}"
         if key:
             keys = ", ".join(map(quoted, key))
             newest = f"{quoted(latest)} DESC NULLS LAST, " if latest else ""
             chosen = (
-                f"SELECT DISTINCT ON ({keys}) {columns} FROM {staging} WHERE {_TASK} = ANY(%s) "
-                f"ORDER BY {keys}, {newest}{_PART} DESC, {_ROW} DESC"
+                f"SELECT DISTINCT ON ({keys}) {columns} FROM {these} ORDER BY {keys}, {newest}{_PART} DESC, {_ROW} DESC"
             )
         # An alias, since the name of a table in another schema cannot stand before a column there.
         clause = conflict_clause("held", names, key, latest)
@@ -232,7 +249,8 @@ class PostgresqlSink(TableSink[PostgresqlOptions]):
         self._execute(
             database,
             f"CREATE UNLOGGED TABLE {staging} AS "
-            f"SELECT ''::text AS {_TASK}, 0 AS {_PART}, 0::bigint AS {_ROW}, {columns} FROM {table} WITH NO DATA",
+            f"SELECT ''::text AS {_TASK}, 0 AS {_PART}, 0::bigint AS {_ROW}, false AS {REMOVED}, {columns} "
+            f"FROM {table} WITH NO DATA",
         )
         return staging
 

@@ -32,6 +32,7 @@ from headrace.connectors.tables import (
     quoted,
 )
 from headrace.errors import DataError, EndpointError
+from headrace.model import REMOVED
 from headrace.options import Duration, parse_duration
 
 if TYPE_CHECKING:
@@ -171,6 +172,10 @@ class SqliteSink(TableSink[SqliteOptions]):
     ) -> int:
         """Writes the rows, and gives how many there were."""
         given = self.options
+        removed = names.index(REMOVED) if REMOVED in names else None
+        if removed is not None:
+            names = [name for name in names if name != REMOVED]
+            types = {name: kind for name, kind in types.items() if name != REMOVED}
         key = in_case_of(names, given.key)
         table = quoted(given.table)
         if given.create:
@@ -184,6 +189,9 @@ class SqliteSink(TableSink[SqliteOptions]):
         count = 0
         while some := list(islice(rows, _ROWS_PER_CALL)):
             count += len(some)
+            if removed is not None:
+                gone, some = _parted(some, removed)
+                _remove(database, table, names, key, latest, gone)
             whole = [row for row in some if all(row[p] is not None for p in places)]
             database.executemany(insert, whole)
             if len(whole) != len(some):
@@ -234,6 +242,27 @@ def _values(frame: DataFrame) -> Iterator[tuple[Any, ...]]:
     """The rows, partition by partition, as SQLite takes them."""
     for row in as_sql_values(frame, _special()).toLocalIterator(prefetchPartitions=True):
         yield tuple(bytes(value) if isinstance(value, bytearray) else value for value in row)
+
+
+def _parted(rows: list[tuple[Any, ...]], mark: int) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+    """The rows that are taken back and the others, by the mark that each has, and without it."""
+    plain = [(row[mark], row[:mark] + row[mark + 1 :]) for row in rows]
+    return [row for gone, row in plain if gone], [row for gone, row in plain if not gone]
+
+
+def _remove(
+    database: sqlite3.Connection,
+    table: str,
+    names: Sequence[str],
+    key: Sequence[str],
+    latest: str | None,
+    rows: Sequence[tuple[Any, ...]],
+) -> None:
+    """Takes rows back, unless another with the same key is newer."""
+    matching = " AND ".join(f"{quoted(k)} IS ?" for k in key)
+    newer = f" AND ({quoted(latest)} IS NULL OR ? >= {quoted(latest)})" if latest else ""
+    places = [names.index(name) for name in (*key, *([latest] if latest else []))]
+    database.executemany(f"DELETE FROM {table} WHERE {matching}{newer}", [[row[p] for p in places] for row in rows])
 
 
 def _replace_unknown(

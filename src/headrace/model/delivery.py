@@ -36,3 +36,11 @@ class Changes(Enum):
 
     APPEND = "append"
     UPDATE = "update"
+
+
+REMOVED = "_headrace_removed"
+"""A column that travels with the rows of a step that may take rows back: true for one that was given and is no more.
+
+Such a row has the values it was given with, so steps on the way do with it what they did with the row itself, and it
+reaches every sink that had it and no other.
+"""

@@ -11,10 +11,10 @@ from pydantic import Field
 from headrace.expressions.expression import Expression
 from headrace.expressions.tree import Call
 from headrace.expressions.typing import type_of
-from headrace.model import OUT, Changes, Schema
-from headrace.model.types import TIMESTAMP, DataType
-from headrace.operators import aggregators
-from headrace.operators.arrays import FROM, FUNCTIONS, TO, Taken, around, calls, each_window, fits
+from headrace.model import OUT, REMOVED, Changes, Schema
+from headrace.model.types import BIGINT, TIMESTAMP, DataType
+from headrace.operators import aggregators, arrays
+from headrace.operators.arrays import FROM, FUNCTIONS, GONE, TO, Taken, around, calls, each_window, fits
 from headrace.operators.base import WITHOUT_TIME, Lowering, Operator, Say, State, operator
 from headrace.operators.columns import Columns, NamedValue, Value, reads, typed_columns
 from headrace.operators.folds import Fold
@@ -26,6 +26,7 @@ from headrace.operators.windows import (
     END,
     ENDS,
     MARK,
+    NUMBER,
     START,
     WATERMARKED,
     Window,
@@ -64,6 +65,10 @@ class Aggregate(Operator):
     `emit: final` gives each window once, when the watermark has passed its end; `emit: changes` gives
     new values as records come. A windowed result begins with `window_start` and `window_end`. Given once, it
     happened at its `window_end` and can be put into windows again: seconds into minutes, minutes into hours.
+
+    Where answers change, `window_start`, `window_end` and the keys tell a row. A session is told by its start alone,
+    since its end moves; when two become one, or one begins earlier than was known, the row that was given is taken
+    back. Windows by count are given from their first record on, and told by `window_number`, a column of theirs then.
     """
 
     by: Columns = Field((), description="What is grouped by: column names or `{name: expression}`.")
@@ -109,14 +114,14 @@ class Aggregate(Operator):
     def output(self, given: Schema, say: Say) -> Schema:
         keys = typed_columns(self.by, given, say, "by")
         made = [(c.name, self._computed(c, given, say)) for c in self.compute]
-        times: list[tuple[str, DataType]] = [(START, TIMESTAMP), (END, TIMESTAMP)] if self.window else []
+        times: list[tuple[str, DataType]] = [(name, BIGINT if name == NUMBER else TIMESTAMP) for name in self.times()]
         names = [name for name, _ in (*times, *keys, *made)]
         for index, name in enumerate(names):
             if name in names[:index]:
                 say("duplicate-name", f'two columns would be named "{name}"', "compute", name)
         self._check_time(given, say)
         # A window that is given once is a fact that happened at its end, so it can be windowed again.
-        again = self.window is not None and self.window.fold() is None and self.emission == "final"
+        again = self.window is not None and self.fold() is None and self.emission == "final"
         return Schema.of([*times, *keys, *made], END if again else None)
 
     def _computed(self, column: NamedValue, given: Schema, say: Say) -> DataType:
@@ -128,7 +133,7 @@ class Aggregate(Operator):
         def place(code: str, message: str, *, hint: str = "", at: int = 0) -> None:
             say(code, message, *option, hint=hint, at=at)
 
-        if self.window is not None and self.window.fold() is not None:
+        if self.fold() is not None:
             for call in calls(column.value.tree):
                 if not fits(call):
                     say(
@@ -148,12 +153,13 @@ class Aggregate(Operator):
                 detail="all values it takes are kept until the answer is given, and a running answer never ends",
                 hint="give it a window, or use `process`, whose state is what you make it",
             )
-        elif self.window.fold() is not None:
+        elif self.fold() is not None:
             say(
                 "unsupported",
                 f'aggregate "{function}" in Python cannot be computed over windows of records in order',
                 *option,
-                hint="use a tumbling, hopping or session window, or collect_list(…) and a function behind it",
+                hint="use a tumbling or hopping window, or a session that is given once (`emit: final`); "
+                "or collect_list(…) and a function behind it",
             )
 
     def _python(self) -> dict[str, Function]:
@@ -193,21 +199,6 @@ class Aggregate(Operator):
                 "window",
                 hint=WITHOUT_TIME,
             )
-        if self.window.fold() is not None and self.emission == "changes":
-            say(
-                "unsupported",
-                "a window of records in order is given once, when the turn of its last record has come",
-                "emit",
-                hint="emit final",
-            )
-        elif self.window.session and self.emission == "changes":
-            say(
-                "unsupported",
-                "the answer of a session cannot be given before the session is over",
-                "emit",
-                detail="Spark has no changing session windows: two sessions may still become one",
-                hint="emit final",
-            )
 
     def needs(self, wanted: frozenset[str], given: tuple[Schema, ...]) -> tuple[frozenset[str], ...]:
         time = {given[0].event_time} if self.window and given[0].event_time else set()
@@ -218,17 +209,39 @@ class Aggregate(Operator):
     def changes(self, given: tuple[Changes, ...]) -> Changes:
         return Changes.APPEND if self.emission == "final" else Changes.UPDATE
 
+    def fold(self) -> Fold | None:
+        """How its windows are made of a key's records in order; None: Spark has a native way, or there are none."""
+        if self.window is None:
+            return None
+        return self.window.fold(changing=self.emission == "changes", allowance=self.allowance)
+
+    def times(self) -> tuple[str, ...]:
+        """The columns that tell the window; its result begins with them."""
+        if self.window is None:
+            return ()
+        numbered = self.window.count is not None and self.emission == "changes"
+        return (START, END, NUMBER) if numbered else (START, END)
+
     def identifies(self) -> tuple[str, ...]:
-        times = (START, END) if self.window else ()
-        return (*times, *(c.name for c in self.by)) if self.emission == "changes" else ()
+        if self.emission != "changes":
+            return ()
+        times = self.times()
+        if NUMBER in times:
+            times = (NUMBER,)
+        elif self.window is not None and self.window.session:
+            times = (START,)
+        return (*times, *(c.name for c in self.by))
 
     def state(self, given: tuple[Schema, ...]) -> State | None:
         keys = ", ".join(c.name for c in self.by)
-        if self.window and self.window.fold() is not None:
+        if self.window and self.fold() is not None:
             what = f"the records of a window for each {keys}" if keys else "the records of a window"
-            bound = None if self.window.count else "records are dropped when the watermark has passed their window"
-            hint = "a key that no longer comes keeps its last, incomplete window" if bound is None else ""
-            return State(what=what, bound=bound, hint=hint)
+            kept = f" by {show_duration(self.allowance)}" if self.allowance else ""
+            bound = f"records are dropped when the watermark has passed their window{kept}"
+            if self.window.count:
+                hint = "a key that no longer comes keeps its last, incomplete window"
+                return State(what=what, bound=None, hint=hint)
+            return State(what=what, bound=bound)
         if self.window:
             what = f"one row per window and {keys}" if keys else "one row per window"
             kept = f" by {show_duration(self.allowance)}" if self.allowance else ""
@@ -240,17 +253,17 @@ class Aggregate(Operator):
         return State(what=f"one row per {keys}", bound=None)
 
     def in_rocksdb_only(self) -> bool:
-        return self.window is not None and self.window.fold() is not None
+        return self.fold() is not None
 
     def layout(self) -> str:
         if self.window is None:
             return ""
-        if self.window.fold() is not None:
-            return "records in order"
+        if (fold := self.fold()) is not None:
+            return "records in order, changing" if fold.changing else "records in order"
         return "windows by their end" if self.window.tumbling and not self.window.zone else ""
 
     def how(self, given: tuple[Schema, ...]) -> str:
-        if self.window is not None and self.window.fold() is not None:
+        if self.fold() is not None:
             return "keyed state of our own, in Java, keeps the records in order; Spark computes the answers"
         looks = "; on the way in, Python looks for late records in Arrow batches" if self.late == "port" else ""
         python = ", ".join(f"{name}: Python over the values of a window" for name in self._python())
@@ -267,6 +280,8 @@ class Aggregate(Operator):
         return f"{made}: it takes all values of a window, so there is no one record to put aside" if made else ""
 
     def in_real_time(self, given: tuple[Schema, ...]) -> str | None:
+        if self.fold() is not None:
+            return "its windows are of records in order, which are kept from batch to batch"
         if self.window is not None and self.emission == "final":
             return "each of its windows is given once, when it is complete, and only changes are given there"
         if self.every() is not None:
@@ -276,7 +291,8 @@ class Aggregate(Operator):
         return None
 
     def real_time_instead(self) -> str:
-        return "" if self._python() or (self.window and self.window.session) else "write `emit: changes`"
+        ordered = self.window is not None and self.window.fold(changing=True) is not None
+        return "" if self._python() or ordered else "write `emit: changes`"
 
     def late_rows(self, frame: DataFrame, time: str, mark: int) -> DataFrame:
         """Of its input, the records that are too late under a watermark (in microseconds), as the port has them."""
@@ -306,7 +322,7 @@ class Aggregate(Operator):
         return frame.where(F.unix_micros(F.col(END) + span(kept)) <= watermark)
 
     def held(self) -> str | None:
-        if self.window is not None and self.window.at_most is not None:
+        if self.window is not None and self.window.at_most is not None and self.emission == "final":
             return "a session with at_most ends with a later record"
         return None
 
@@ -330,9 +346,9 @@ class Aggregate(Operator):
         if self.window is None:
             return {"out": frame.groupBy(*keys).agg(*answers)}
         assert time is not None
-        if (fold := self.window.fold()) is not None:
+        if (fold := self.fold()) is not None:
             if MARK in frame.columns:
-                frame = self.window.in_time(frame, F.col(f"`{time}`"))
+                frame = self.window.in_time(frame, F.col(f"`{time}`"), self.allowance or timedelta(0))
             return {"out": self._in_order(frame, fold, time, keys, low), **again}
         frame, time = momentary(frame, time)
         allowance = self.allowance or timedelta(0)
@@ -374,12 +390,15 @@ class Aggregate(Operator):
         many = windows_in_order(frame, fold, time, keys, values, streaming=low.streaming)
         each = each_window({t.answer: t.sql(self._type(t.call, low.given[0])) for t in taken})
         named = [F.col(f"`{c.name}`") for c in self.by]
-        answered = many.select(*named, F.inline(F.expr(each)))
+        answered = many.select(*named, GONE, F.inline(F.expr(each)))
         grouped = {name: c.name for c in self.by if (name := getattr(c.value, "column_name", None))}
         known = {t.call: t.answer for t in taken}
         made = [to_spark(Expression(around(tree, known, grouped))).alias(name) for name, tree in trees.items()]
-        start, end = (F.timestamp_micros(c).alias(n) for c, n in ((FROM, START), (TO, END)))
-        return answered.select(start, end, *named, *made)
+        times = [F.timestamp_micros(c).alias(n) for c, n in ((FROM, START), (TO, END))]
+        if NUMBER in self.times():
+            times.append(F.col(arrays.NUMBER).alias(NUMBER))
+        removed = [F.col(GONE).alias(REMOVED)] if fold.kind == "session" and fold.changing and low.streaming else []
+        return answered.select(*times, *named, *made, *removed)
 
     def _type(self, call: Call, given: Schema) -> str:
         return str(type_of(Expression(call), given, _silent, aggregate=True, grouped=self._grouped()))

@@ -15,8 +15,12 @@ from headrace.expressions.expression import Expression
 from headrace.expressions.functions import is_aggregate
 from headrace.expressions.tree import Call, Column, Node, Star
 
-FROM, TO, FIRST, SIZE = "_headrace_from", "_headrace_to", "_headrace_first", "_headrace_size"
-"""Of the windows of a key, as arrays: the times in microseconds, where in the values each begins (from 1), how long."""
+FROM, TO, NUMBER = "_headrace_from", "_headrace_to", "_headrace_number"
+"""Of the windows of a key, as arrays: the times in microseconds, and which of the key's windows by count it is."""
+FIRST, SIZE = "_headrace_first", "_headrace_size"
+"""The same: where in the values each begins (from 1), and how long it is."""
+GONE = "_headrace_gone"
+"""Whether windows were given and are no more."""
 _WINDOW = "w"
 """The name, in SQL, of the window at hand."""
 FUNCTIONS: dict[str, str] = {
@@ -88,10 +92,11 @@ class Taken:
 
 
 def each_window(answers: Mapping[str, str]) -> str:
-    """SQL for an array of structs, one for each window of a row: FROM, TO and the answers by name."""
+    """SQL for an array of structs, one for each window of a row: FROM, TO, NUMBER and the answers by name."""
     said = "".join(f", '{name}', {sql}" for name, sql in answers.items())
-    spans = f"'{FROM}', {_WINDOW}.{FROM}, '{TO}', {_WINDOW}.{TO}"
-    return f"transform(arrays_zip({FROM}, {TO}, {FIRST}, {SIZE}), {_WINDOW} -> named_struct({spans}{said}))"
+    spans = ", ".join(f"'{name}', {_WINDOW}.{name}" for name in (FROM, TO, NUMBER))
+    windows = f"arrays_zip({', '.join((FROM, TO, NUMBER, FIRST, SIZE))})"
+    return f"transform({windows}, {_WINDOW} -> named_struct({spans}{said}))"
 
 
 def calls(node: Node) -> list[Call]:

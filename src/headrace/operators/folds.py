@@ -17,3 +17,12 @@ class Fold:
     """After how many records a window is given."""
     most: int | None = None
     """How long a session may be."""
+    changing: bool = False
+    """Whether a window is given before it is complete, and again when it has changed."""
+    allowance: int = 0
+    """By how many microseconds more than the watermark a record may be late."""
+
+    @property
+    def lead(self) -> int:
+        """How much later than its time a record is too late: a session without a limit takes it up to its end."""
+        return self.allowance + (self.size if self.kind == "session" and self.most is None else 0)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from zoneinfo import available_timezones
 
 from pydantic import Field, model_validator
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 START, END = "window_start", "window_end"
 """The columns every windowed result begins with; a window holds times from its start up to, not including, its end."""
+NUMBER = "window_number"
+"""A third one, where windows by count are given before they are complete: which of its key's windows it is, from 1."""
 
 WATERMARKED = "spark.watermarkDelayMs"
 """Spark's mark on the column that the watermark is compared with; on a struct of two times it means the second."""
@@ -41,8 +43,8 @@ class Window(Options):
     their times, each once the watermark has passed it; `window_start` and `window_end` of the windows by count and
     sliding are times of records, both inside.
 
-    Pieces are counted from 1970-01-01T00:00:00Z. With `zone` a piece of whole days begins at midnight there, and is
-    as long as those days are where the clock is changed.
+    Pieces are counted from 1970-01-01T00:00:00Z. With `zone` pieces of whole days, tumbling or hopping, begin at
+    midnight there, and are as long as those days are where the clock is changed.
     """
 
     tumbling: Duration | None = Field(None, description="Length of windows that follow one another.")
@@ -55,7 +57,7 @@ class Window(Options):
     each: int | None = Field(None, ge=1, description="After how many records a window by count is given.")
     zone: str | None = Field(
         None,
-        description="Time zone whose midnight begins a tumbling window of whole days.",
+        description="Time zone whose midnight begins a window of whole days.",
         examples=["Europe/Berlin"],
     )
 
@@ -86,10 +88,10 @@ class Window(Options):
     def _check_zone(self) -> None:
         if self.zone is None:
             return
-        if self.tumbling is None or self.tumbling % _DAY:
+        if not (self.tumbling or self.hopping) or self.length % _DAY or self.step % _DAY:
             raise refuse(
                 "bad-option",
-                "a zone says when a day begins, so it needs a tumbling window of whole days",
+                "a zone says when a day begins, so it needs a tumbling or hopping window of whole days",
                 "write {tumbling: 1 day, zone: Europe/Berlin}",
             )
         if self.zone not in available_timezones():
@@ -104,8 +106,8 @@ class Window(Options):
         return self.every or self.length
 
     def __str__(self) -> str:
+        zone = f" in {self.zone}" if self.zone else ""
         if self.tumbling:
-            zone = f" in {self.zone}" if self.zone else ""
             return f"tumbling {show_duration(self.length)}{zone}"
         if self.session:
             most = f", at most {show_duration(self.at_most)}" if self.at_most else ""
@@ -114,18 +116,19 @@ class Window(Options):
             return f"sliding {show_duration(self.length)}"
         if self.count:
             return f"of {self.count} records, each {self.each or self.count}"
-        return f"hopping {show_duration(self.length)} every {show_duration(self.step)}"
+        return f"hopping {show_duration(self.length)} every {show_duration(self.step)}{zone}"
 
-    def fold(self) -> Fold | None:
+    def fold(self, *, changing: bool = False, allowance: timedelta | None = None) -> Fold | None:
         """How its windows are made of a key's records in order; None: Spark has a native way."""
         micros = _micros(self.length)
+        how: dict[str, Any] = {"changing": changing, "allowance": _micros(allowance or timedelta(0))}
         if self.count is not None:
-            return Fold(kind="count", size=self.count, step=self.each or self.count)
+            return Fold(kind="count", size=self.count, step=self.each or self.count, **how)
         if self.sliding is not None:
-            return Fold(kind="sliding", size=micros)
+            return Fold(kind="sliding", size=micros, **how)
         if self.at_most is not None:
-            return Fold(kind="session", size=micros, most=_micros(self.at_most))
-        return None
+            return Fold(kind="session", size=micros, most=_micros(self.at_most), **how)
+        return Fold(kind="session", size=micros, **how) if self.session and changing else None
 
     def closes(self, column: Column) -> Column:
         """When the last window ends that a record of this time can be in."""
@@ -136,7 +139,7 @@ class Window(Options):
         if self.session:
             return column + span(self.length)
         if self.zone:
-            return _days(column, self.length // _DAY, self.zone)["end"]
+            return self._days(column)[0]["end"]
         begins = F.unix_micros(column) - F.pmod(F.unix_micros(column), F.lit(_micros(self.step)))
         return F.timestamp_micros(begins + _micros(self.length))
 
@@ -182,21 +185,18 @@ class Window(Options):
             end = F.timestamp_micros(F.unix_micros(self.closes(column)) + _micros(allowance))
             ends = known.select("*", end.alias(_WINDOW, metadata={WATERMARKED: 0}))
             return ends.groupBy(F.col(_WINDOW).alias(END), *keys)
-        if allowance:
+        if allowance or self.zone:
             windows = frame.select("*", self._column(column).alias(_WINDOW))
-            later = F.struct(
-                F.col(f"{_WINDOW}.start").alias("start"), (F.col(f"{_WINDOW}.end") + span(allowance)).alias("end")
-            )
-            kept = windows.select("*", later.alias(_KEPT, metadata={WATERMARKED: 0}))
+            whole = F.col(_WINDOW)
+            if allowance:
+                whole = F.struct(whole["start"].alias("start"), (whole["end"] + span(allowance)).alias("end"))
+            kept = windows.select("*", whole.alias(_KEPT, metadata={WATERMARKED: 0}))
             return kept.groupBy(F.col(_KEPT).alias("window"), *keys)
         if self.session:
             if not keys:  # Spark has no sessions over all records; one key for all of them is the same
                 frame = frame.withColumn(_ALL, F.lit(0))
                 keys = [F.col(_ALL)]
             return frame.groupBy(F.session_window(column, interval(self.length)).alias("window"), *keys)
-        if self.zone:
-            days = self._column(column).alias(_WINDOW, metadata={WATERMARKED: 0})
-            return frame.select("*", days).groupBy(F.col(_WINDOW).alias("window"), *keys)
         return frame.groupBy(self._column(column).alias("window"), *keys)
 
     def bounds(self, grouped: DataFrame, allowance: timedelta = timedelta(0)) -> tuple[Column, Column]:
@@ -217,11 +217,34 @@ class Window(Options):
         return frame.where(F.col(MARK).isNull() | (closes > F.col(MARK)))
 
     def _column(self, time: Column) -> Column:
+        """The window of a time; where it is in several, a row for each."""
         from pyspark.sql import functions as F
 
-        if self.zone:
-            return _days(time, self.length // _DAY, self.zone)
-        return F.window(time, interval(self.length), interval(self.step))
+        if not self.zone:
+            return F.window(time, interval(self.length), interval(self.step))
+        days = self._days(time)
+        return days[0] if len(days) == 1 else F.explode(F.array_compact(F.array(*days)))
+
+    def _days(self, time: Column) -> list[Column]:
+        """The windows of whole days that a time is in, from midnight in the zone to midnight there, the last one first.
+
+        Made by hand, because Spark's own windows have one length whatever the clock does. Where the length is not a
+        whole number of steps, the first one may be null.
+        """
+        from pyspark.sql import functions as F
+
+        zone = self.zone or "UTC"
+        length, step = self.length // _DAY, self.step // _DAY
+        epoch = F.lit("1970-01-01").cast("date")
+        day = F.datediff(F.from_utc_timestamp(time, zone).cast("date"), epoch)
+        last = (F.floor(day / step) * step).cast("int")
+
+        def window(begins: Column) -> Column:
+            midnights = (F.date_add(epoch, d).cast("timestamp") for d in (begins, begins + length))
+            start, end = (F.to_utc_timestamp(midnight, zone) for midnight in midnights)
+            return F.when(time.isNotNull() & (begins + length > day), F.struct(start.alias("start"), end.alias("end")))
+
+        return [window(last - back) for back in range(0, length, step)]
 
 
 def momentary(frame: DataFrame, time: str) -> tuple[DataFrame, str]:
@@ -263,20 +286,6 @@ def ends_again(frame: DataFrame, time: str | None, given: DataFrame) -> DataFram
     return frame.select(*(F.col(f"`{c}`").alias(c, metadata=marks) if c == time else f"`{c}`" for c in frame.columns))
 
 
-def _days(time: Column, days: int, zone: str) -> Column:
-    """The window of so many days in a zone, from midnight there to midnight there.
-
-    Made by hand, because Spark's own windows have one length whatever the clock does.
-    """
-    from pyspark.sql import functions as F
-
-    epoch = F.lit("1970-01-01").cast("date")
-    day = F.datediff(F.from_utc_timestamp(time, zone).cast("date"), epoch)
-    first = (F.floor(day / days) * days).cast("int")
-    start, end = (F.to_utc_timestamp(F.date_add(epoch, d).cast("timestamp"), zone) for d in (first, first + days))
-    return F.when(time.isNotNull(), F.struct(start.alias("start"), end.alias("end")))
-
-
 def _micros(length: timedelta) -> int:
     return round(length.total_seconds() * 1_000_000)
 
@@ -298,9 +307,9 @@ def tumbling(length: str | timedelta, *, zone: str | None = None) -> Window:
     return Window.model_validate({"tumbling": length} | ({"zone": zone} if zone else {}))
 
 
-def hopping(length: str | timedelta, every: str | timedelta) -> Window:
+def hopping(length: str | timedelta, every: str | timedelta, *, zone: str | None = None) -> Window:
     """Windows of one length that begin more often than that."""
-    return Window.model_validate({"hopping": length, "every": every})
+    return Window.model_validate({"hopping": length, "every": every} | ({"zone": zone} if zone else {}))
 
 
 def session(gap: str | timedelta, *, at_most: str | timedelta | None = None) -> Window:

@@ -18,7 +18,7 @@ from headrace.declare.sql.steps import Chain, Pending
 from headrace.declare.sql.words import Name, Written
 from headrace.expressions.show import show
 from headrace.expressions.tree import Column, Field, Literal, Node
-from headrace.operators.windows import END, START
+from headrace.operators.windows import END, NUMBER, START
 
 WINDOWS = {
     "tumble": ("tumbling",),
@@ -55,7 +55,7 @@ class Groups(Queries):
     """Reads groups."""
 
     def grouped(self, chain: Chain, selected: Selected) -> bool:
-        """Reads GROUP BY and HAVING; whether the query aggregates at all."""
+        """Reads GROUP BY, HAVING and when answers are given; whether the query aggregates at all."""
         grouping = Grouping(self.token.at)
         if self.phrase("group", "by"):
             self.keys(grouping, chain)
@@ -81,7 +81,10 @@ class Groups(Queries):
             step.times.append((0, grouping.time))
         if self.accept("having"):
             self.having(chain, computed)
+        self.emission(chain)
         times = [START, END] if grouping.window is not None else []
+        if "count" in (grouping.window or ()) and options.get("emit", "final") != "final":
+            times.append(NUMBER)
         whole = [*times, *(k.name.text for k in keys), *(i.name.text for i in computed)]
         if [i.name.text for i in selected.items] != whole or any(c not in (None, n) for c, n in zip(shown, whole)):
             chosen = [
@@ -185,7 +188,7 @@ class Groups(Queries):
             if tree.name.lower() == "window":
                 hint = "write window_start, window_end"
                 raise self.fail("a window is two columns here", item.value.at, hint, "unknown-column")
-            if tree.name.lower() in (START, END):
+            if tree.name.lower() in (START, END, NUMBER):
                 return tree.name.lower()
         return None
 

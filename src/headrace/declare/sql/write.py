@@ -229,7 +229,7 @@ class _Writer:
         said = full_options(step.options)
         keys = list(step.options.by)
         window = dict(said.get("window") or {})
-        shown = [*(["window_start", "window_end"] if window else []), *map(self.column, (*keys, *step.options.compute))]
+        shown = [*step.options.times(), *map(self.column, (*keys, *step.options.compute))]
         groups = [self.value(key.value) for key in keys]
         if window:
             groups.append(self.window(window, _event_time(self.flow, step.inputs[0])))

@@ -4,7 +4,7 @@ import java.io.Serializable;
 import java.util.List;
 
 /**
- * Windows that depend on the order of a key's records: by count, sliding with each record, sessions with a limit.
+ * Windows that depend on the order of a key's records: by count, sliding with each record, sessions.
  *
  * <p>Over times in microseconds; what else a record holds does not matter here. A window is a stretch of a list of records,
  * not a copy of them: windows that overlap share what they hold.
@@ -12,15 +12,35 @@ import java.util.List;
  * @param kind "count", "sliding" or "session"
  * @param size how many records, or how many microseconds: the length, or the pause that ends a session
  * @param step after how many records a window by count is given
- * @param most how long a session may be
+ * @param most how long a session may be; without a limit a record may still put two sessions together
+ * @param changing whether a window is given before it is complete, and again when it has changed
  */
-record Fold(String kind, long size, int step, long most) implements Serializable {
+record Fold(String kind, long size, int step, long most, boolean changing) implements Serializable {
 
   /** That there is nothing to wait for. */
   static final long NEVER = Long.MAX_VALUE;
 
-  /** A window: its first and last moment, where its records begin in the list, and how many they are. */
-  record Stretch(long start, long end, int first, int size) {}
+  /** A window: its first and last moment, where its records begin in the list, how many they are, its number by count. */
+  record Stretch(long start, long end, int first, int size, long number) {}
+
+  /** Whether windows are by count. */
+  boolean counts() {
+    return kind.equals("count");
+  }
+
+  /** Whether a record may still come before others whose turn has come, as long as it finds an open session. */
+  boolean free() {
+    return kind.equals("session") && most == NEVER;
+  }
+
+  /** What tells a window from the others of its key, however its records change. */
+  long identity(Stretch window) {
+    return switch (kind) {
+      case "count" -> window.number();
+      case "sliding" -> window.end();
+      default -> window.start();
+    };
+  }
 
   /**
    * Adds to `closed` what the next records close, and tells from where on records are still needed.
@@ -40,12 +60,20 @@ record Fold(String kind, long size, int step, long most) implements Serializable
 
   private int count(long[] times, int old, long seen, List<Stretch> closed) {
     int last = 0;
-    for (int end = old + step - (int) (seen % step); end <= times.length; end += step) {
-      int first = (int) Math.max(0, end - size);
-      closed.add(new Stretch(times[first], times[end - 1], first, end - first));
+    int end = old + step - (int) (seen % step);
+    long number = seen / step;
+    for (; end <= times.length; end += step) {
+      closed.add(stretch(times, (int) Math.max(0, end - size), end, ++number));
       last = end;
     }
+    if (changing && times.length > end - step) {
+      closed.add(stretch(times, (int) Math.max(0, end - size), times.length, ++number));
+    }
     return step == size ? last : (int) Math.max(0, times.length - size + 1);
+  }
+
+  private static Stretch stretch(long[] times, int first, int end, long number) {
+    return new Stretch(times[first], times[end - 1], first, end - first, number);
   }
 
   private int sliding(long[] times, int old, long until, List<Stretch> closed) {
@@ -58,7 +86,7 @@ record Fold(String kind, long size, int step, long most) implements Serializable
       while (times[first] <= begins) {
         first++;
       }
-      closed.add(new Stretch(begins, times[index], first, index + 1 - first));
+      closed.add(new Stretch(begins, times[index], first, index + 1 - first, 0));
     }
     while (first < times.length && times[first] + size <= until) {
       first++;
@@ -68,17 +96,23 @@ record Fold(String kind, long size, int step, long most) implements Serializable
 
   private int session(long[] times, int old, long until, List<Stretch> closed) {
     int first = 0;
-    for (int index = Math.max(old, 1); index < times.length; index++) {
-      if (times[index] > times[index - 1] + size || times[index] >= limit(times[first])) {
-        closed.add(new Stretch(times[first], ends(times, first, index), first, index - first));
-        first = index;
+    for (int index = Math.max(old, 1); index <= times.length; index++) {
+      if (joins(times, first, index)) {
+        continue;
       }
-    }
-    if (first < times.length && ends(times, first, times.length) <= until) {
-      closed.add(new Stretch(times[first], ends(times, first, times.length), first, times.length - first));
-      return times.length;
+      long end = ends(times, first, index);
+      if (end > until && (index == times.length || free())) {
+        break; // it may still grow, or become one with the next
+      }
+      closed.add(new Stretch(times[first], end, first, index - first, 0));
+      first = index;
     }
     return first;
+  }
+
+  /** Whether there is a next record and it belongs to the session that began at `first`. */
+  private boolean joins(long[] times, int first, int index) {
+    return index < times.length && times[index] <= times[index - 1] + size && times[index] < limit(times[first]);
   }
 
   private long limit(long start) {
@@ -91,9 +125,16 @@ record Fold(String kind, long size, int step, long most) implements Serializable
 
   /** When to look again at what is kept from an index on, even if no record comes. */
   long deadline(long[] times, int kept) {
-    if (kept == times.length || kind.equals("count")) {
+    if (kept == times.length || counts()) {
       return NEVER;
     }
-    return kind.equals("sliding") ? times[times.length - 1] + size : ends(times, kept, times.length);
+    if (kind.equals("sliding")) {
+      return times[times.length - 1] + size;
+    }
+    int index = kept + 1;
+    while (joins(times, kept, index)) {
+      index++;
+    }
+    return ends(times, kept, index);
   }
 }

@@ -3,9 +3,14 @@ package headrace;
 import headrace.Fold.Stretch;
 import java.nio.ByteBuffer;
 import java.util.ArrayList;
+import java.util.Collections;
 import java.util.Comparator;
+import java.util.IdentityHashMap;
 import java.util.Iterator;
+import java.util.LinkedHashMap;
 import java.util.List;
+import java.util.Map;
+import java.util.Set;
 import java.util.stream.IntStream;
 import java.util.stream.Stream;
 import org.apache.spark.sql.Column;
@@ -37,6 +42,9 @@ import scala.jdk.javaapi.CollectionConverters;
  *
  * <p>A record waits in the state of its key until the watermark has passed it; then its turn has come, and it is kept for as
  * long as a later window needs it. So the answer does not depend on how the input was cut into batches.
+ *
+ * <p>Where answers change, windows are given at once, as if nothing more came: of each batch those that its records have made or
+ * changed, and, marked, those that are no more because two sessions have become one.
  */
 public final class InOrder extends StatefulProcessor<Row, Row, Row> {
 
@@ -55,12 +63,16 @@ public final class InOrder extends StatefulProcessor<Row, Row, Row> {
   private final Fold fold;
   private final Records records;
   private final int width;
+  private final long allowance;
+  private final long lead;
   private transient ValueState<Row> state;
 
-  private InOrder(Fold fold, Records records, int width) {
+  private InOrder(Fold fold, Records records, int width, long allowance, long lead) {
     this.fold = fold;
     this.records = records;
     this.width = width;
+    this.allowance = allowance;
+    this.lead = lead;
   }
 
   @Override
@@ -72,19 +84,32 @@ public final class InOrder extends StatefulProcessor<Row, Row, Row> {
   private record Entry(long at, byte[] values) {}
 
   /**
-   * The windows of a frame: its keys; FROM and TO in microseconds, FIRST (from 1) and SIZE as arrays; each value as an array.
+   * The windows of a frame: its keys; whether they are GONE; FROM and TO in microseconds, FIRST (from 1), SIZE and NUMBER as
+   * arrays; each value as an array.
    *
    * <p>A row holds several windows of one key: the n-th begins at FROM[n], and its values are SIZE[n] from FIRST[n] on.
    *
    * @param given the keys, the time in microseconds, and the values
    * @param width how many columns are keys
+   * @param allowance by how many microseconds more than the watermark a record may be late
+   * @param lead by how many microseconds the time that is given is ahead, so that Spark drops what is too late
    */
   public static Dataset<Row> windows(
-      Dataset<Row> given, int width, boolean streaming, String kind, long size, int step, long most) {
+      Dataset<Row> given,
+      int width,
+      boolean streaming,
+      String kind,
+      long size,
+      int step,
+      long most,
+      boolean changing,
+      long allowance,
+      long lead) {
     StructField[] fields = given.schema().fields();
     StructType keys = new StructType(Stream.of(fields).limit(width).toArray(StructField[]::new));
     StructType values = new StructType(Stream.of(fields).skip(width + 1).toArray(StructField[]::new));
-    InOrder turns = new InOrder(new Fold(kind, size, step, most), new Records(values), width);
+    Fold fold = new Fold(kind, size, step, most, changing);
+    InOrder turns = new InOrder(fold, new Records(values), width, allowance, lead);
     Column[] named = columns(keys);
     Column record =
         values.isEmpty()
@@ -98,7 +123,11 @@ public final class InOrder extends StatefulProcessor<Row, Row, Row> {
       packed =
           slim.groupBy(named)
               .as(Encoders.row(keys), Encoders.row(slim.schema()))
-              .transformWithState(turns, TimeMode.EventTime(), OutputMode.Append(), Encoders.row(made));
+              .transformWithState(
+                  turns,
+                  TimeMode.EventTime(),
+                  changing ? OutputMode.Update() : OutputMode.Append(),
+                  Encoders.row(made));
     } else {
       Column all = functions.collect_list(functions.struct(AT, RECORD));
       Column pieces = Calls.of(turns, "whole", DataTypes.createArrayType(DataTypes.BinaryType), functions.col(RECORD));
@@ -117,7 +146,7 @@ public final class InOrder extends StatefulProcessor<Row, Row, Row> {
     }
     StructType gives =
         new StructType().add("seen", DataTypes.LongType).add("records", DataTypes.createArrayType(entry));
-    return Calls.of(new InOrder(null, records, 0), "show", gives, packed);
+    return Calls.of(new InOrder(null, records, 0, 0, 0), "show", gives, packed);
   }
 
   private static Column[] columns(StructType fields) {
@@ -129,8 +158,8 @@ public final class InOrder extends StatefulProcessor<Row, Row, Row> {
   }
 
   private StructType unpackedType() {
-    StructType made = new StructType();
-    for (String name : new String[] {"_headrace_from", "_headrace_to"}) {
+    StructType made = new StructType().add("_headrace_gone", DataTypes.BooleanType);
+    for (String name : new String[] {"_headrace_from", "_headrace_to", "_headrace_number"}) {
       made = made.add(name, DataTypes.createArrayType(DataTypes.LongType));
     }
     for (String name : new String[] {"_headrace_first", "_headrace_size"}) {
@@ -152,48 +181,106 @@ public final class InOrder extends StatefulProcessor<Row, Row, Row> {
   public scala.collection.Iterator<Row> handleInputRows(
       Row key, scala.collection.Iterator<Row> rows, TimerValues times) {
     Held held = load();
+    List<Entry> fresh = new ArrayList<>();
     while (rows.hasNext()) {
       Row row = rows.next();
-      held.waiting.add(new Entry(row.getLong(0), (byte[]) row.get(1)));
+      fresh.add(new Entry(row.getLong(0) - lead, (byte[]) row.get(1)));
     }
-    return advance(key, held, times.getCurrentWatermarkInMs());
+    Stream<byte[]> changed = fold.changing() ? changed(held, fresh) : Stream.of();
+    held.waiting.addAll(fresh);
+    return answers(key, Stream.concat(changed, advance(held, times.getCurrentWatermarkInMs())));
   }
 
   @Override
   public scala.collection.Iterator<Row> handleExpiredTimer(Row key, TimerValues times, ExpiredTimerInfo expired) {
-    return advance(key, load(), times.getCurrentWatermarkInMs());
+    return answers(key, advance(load(), times.getCurrentWatermarkInMs()));
   }
 
   private Held load() {
     return state.exists() ? Held.read((byte[]) state.get().get(0)) : new Held();
   }
 
-  private scala.collection.Iterator<Row> advance(Row key, Held held, long watermark) {
-    long until = watermark * 1000;
+  /** Takes the records whose turn has come; the windows that are complete, unless they were given before. */
+  private Stream<byte[]> advance(Held held, long watermark) {
+    long until = watermark * 1000 - allowance;
     List<Entry> ready = new ArrayList<>();
     List<Entry> rest = new ArrayList<>();
     for (Entry entry : held.waiting) {
       (entry.at <= until ? ready : rest).add(entry);
     }
-    int old = held.kept.size();
     List<Entry> rows = ordered(ready, held.kept);
-    long[] times = rows.stream().mapToLong(Entry::at).toArray();
+    long[] times = times(rows);
     List<Stretch> closed = new ArrayList<>();
-    int kept = fold.over(times, old, held.seen, until, closed);
-    held.seen = fold.kind().equals("count") ? (held.seen + ready.size()) % fold.step() : 0;
+    int kept = fold.over(times, old(held), held.seen, until, closed);
+    held.seen = fold.counts() ? passed(held.seen + ready.size()) : 0;
     held.kept = rows.subList(kept, rows.size());
     held.waiting = rest;
     long due = fold.deadline(times, kept);
     for (Entry entry : rest) {
       due = Math.min(due, entry.at);
     }
-    wakeUp(held, due, watermark);
+    wakeUp(held, due == Fold.NEVER ? due : due + allowance, watermark);
     if (held.kept.isEmpty() && rest.isEmpty() && held.seen == 0) {
       state.clear();
     } else {
       state.update(RowFactory.create(held.written(), null));
     }
-    return CollectionConverters.asScala(pieces(rows, closed, key));
+    return fold.changing() ? Stream.of() : packed(rows, closed, false);
+  }
+
+  /** How many records are to be remembered: where windows are numbered, all of them. */
+  private long passed(long seen) {
+    return fold.changing() ? seen : seen % fold.step();
+  }
+
+  /** The windows that fresh records make or change, and those that are no more. */
+  private Stream<byte[]> changed(Held held, List<Entry> fresh) {
+    List<Entry> before = ordered(held.waiting, held.kept);
+    List<Entry> all = new ArrayList<>(held.waiting);
+    all.addAll(fresh);
+    List<Entry> after = ordered(all, held.kept);
+    Map<Long, Stretch> given = new LinkedHashMap<>();
+    for (Stretch window : windows(before, held)) {
+      given.put(fold.identity(window), window);
+    }
+    int[] news = news(after, fresh);
+    List<Stretch> changed = new ArrayList<>();
+    for (Stretch window : windows(after, held)) {
+      // What comes before moves the records of windows by count along.
+      int from = fold.counts() ? 0 : window.first();
+      boolean known = given.remove(fold.identity(window)) != null;
+      if (!known || news[window.first() + window.size()] > news[from]) {
+        changed.add(window);
+      }
+    }
+    return Stream.concat(packed(before, new ArrayList<>(given.values()), true), packed(after, changed, false));
+  }
+
+  /** All windows, if no more records came, that are not complete for good. */
+  private List<Stretch> windows(List<Entry> rows, Held held) {
+    List<Stretch> found = new ArrayList<>();
+    fold.over(times(rows), old(held), held.seen, Fold.NEVER, found);
+    return found;
+  }
+
+  /** How many of the first so many records are fresh. */
+  private static int[] news(List<Entry> rows, List<Entry> fresh) {
+    Set<Entry> these = Collections.newSetFromMap(new IdentityHashMap<>());
+    these.addAll(fresh);
+    int[] news = new int[rows.size() + 1];
+    for (int index = 0; index < rows.size(); index++) {
+      news[index + 1] = news[index] + (these.contains(rows.get(index)) ? 1 : 0);
+    }
+    return news;
+  }
+
+  private static long[] times(List<Entry> rows) {
+    return rows.stream().mapToLong(Entry::at).toArray();
+  }
+
+  /** How many records lie before all that may still come. */
+  private int old(Held held) {
+    return fold.free() ? 0 : held.kept.size();
   }
 
   /** Sees to it that the key is looked at once the watermark is at a time: not earlier, or it would be for nothing. */
@@ -212,31 +299,34 @@ public final class InOrder extends StatefulProcessor<Row, Row, Row> {
     held.timer = next;
   }
 
-  /** Those whose turn has come, in order, behind the ones kept before. */
-  private List<Entry> ordered(List<Entry> ready, List<Entry> kept) {
-    ready.sort(records.types.length == 0 ? BY_TIME : BY_TIME.thenComparing(Entry::values, records.order()));
-    List<Entry> rows = new ArrayList<>(kept.size() + ready.size());
+  /** Records in order, behind the ones kept before, or among them where they may be. */
+  private List<Entry> ordered(List<Entry> next, List<Entry> kept) {
+    List<Entry> rows = new ArrayList<>(kept.size() + next.size());
     rows.addAll(kept);
-    rows.addAll(ready);
+    rows.addAll(next);
+    List<Entry> loose = fold.free() ? rows : rows.subList(kept.size(), rows.size());
+    loose.sort(records.types.length == 0 ? BY_TIME : BY_TIME.thenComparing(Entry::values, records.order()));
     return rows;
   }
 
-  private Iterator<Row> pieces(List<Entry> rows, List<Stretch> closed, Row key) {
-    return packed(rows, closed)
-        .map(
-            piece -> {
-              Object[] row = new Object[width + 1];
-              for (int column = 0; column < width; column++) {
-                row[column] = key.get(column);
-              }
-              row[width] = piece;
-              return RowFactory.create(row);
-            })
-        .iterator();
+  private scala.collection.Iterator<Row> answers(Row key, Stream<byte[]> pieces) {
+    Iterator<Row> rows =
+        pieces
+            .map(
+                piece -> {
+                  Object[] row = new Object[width + 1];
+                  for (int column = 0; column < width; column++) {
+                    row[column] = key.get(column);
+                  }
+                  row[width] = piece;
+                  return RowFactory.create(row);
+                })
+            .iterator();
+    return CollectionConverters.asScala(rows);
   }
 
   /** The windows a few at a time, each time with the records they lie in. */
-  private static Stream<byte[]> packed(List<Entry> rows, List<Stretch> closed) {
+  private static Stream<byte[]> packed(List<Entry> rows, List<Stretch> closed, boolean gone) {
     return IntStream.range(0, (closed.size() + PIECE - 1) / PIECE)
         .mapToObj(
             number -> {
@@ -244,10 +334,11 @@ public final class InOrder extends StatefulProcessor<Row, Row, Row> {
               Stretch last = some.get(some.size() - 1); // none before it ends later
               int low = some.get(0).first();
               List<Entry> theirs = rows.subList(low, last.first() + last.size());
-              ByteBuffer made = ByteBuffer.allocate(8 + 24 * some.size() + size(theirs));
-              made.putInt(some.size());
+              ByteBuffer made = ByteBuffer.allocate(9 + 32 * some.size() + size(theirs));
+              made.put((byte) (gone ? 1 : 0)).putInt(some.size());
               for (Stretch one : some) {
-                made.putLong(one.start()).putLong(one.end()).putInt(one.first() - low + 1).putInt(one.size());
+                made.putLong(one.start()).putLong(one.end()).putLong(one.number());
+                made.putInt(one.first() - low + 1).putInt(one.size());
               }
               write(made, theirs);
               return made.array();
@@ -286,37 +377,42 @@ public final class InOrder extends StatefulProcessor<Row, Row, Row> {
     }
     List<Entry> rows = ordered(all, List.of());
     List<Stretch> closed = new ArrayList<>();
-    fold.over(rows.stream().mapToLong(Entry::at).toArray(), 0, 0, Fold.NEVER, closed);
-    return new GenericArrayData(packed(rows, closed).toArray());
+    fold.over(times(rows), 0, 0, Fold.NEVER, closed);
+    return new GenericArrayData(packed(rows, closed, false).toArray());
   }
 
   /** Windows in a piece as the columns of {@link #windows}. */
   public InternalRow unpack(byte[] piece) {
     ByteBuffer given = ByteBuffer.wrap(piece);
+    boolean gone = given.get() != 0;
     int count = given.getInt();
     long[] from = new long[count];
     long[] to = new long[count];
+    long[] number = new long[count];
     int[] first = new int[count];
     int[] size = new int[count];
     for (int index = 0; index < count; index++) {
       from[index] = given.getLong();
       to[index] = given.getLong();
+      number[index] = given.getLong();
       first[index] = given.getInt();
       size[index] = given.getInt();
     }
     List<Entry> rows = read(given);
-    Object[] made = new Object[4 + records.types.length];
-    made[0] = UnsafeArrayData.fromPrimitiveArray(from);
-    made[1] = UnsafeArrayData.fromPrimitiveArray(to);
-    made[2] = UnsafeArrayData.fromPrimitiveArray(first);
-    made[3] = UnsafeArrayData.fromPrimitiveArray(size);
+    Object[] made = new Object[6 + records.types.length];
+    made[0] = gone;
+    made[1] = UnsafeArrayData.fromPrimitiveArray(from);
+    made[2] = UnsafeArrayData.fromPrimitiveArray(to);
+    made[3] = UnsafeArrayData.fromPrimitiveArray(number);
+    made[4] = UnsafeArrayData.fromPrimitiveArray(first);
+    made[5] = UnsafeArrayData.fromPrimitiveArray(size);
     InternalRow[] values = rows.stream().map(entry -> records.row(entry.values)).toArray(InternalRow[]::new);
     for (int column = 0; column < records.types.length; column++) {
       Object[] each = new Object[values.length];
       for (int index = 0; index < each.length; index++) {
         each[index] = values[index].isNullAt(column) ? null : values[index].get(column, records.types[column]);
       }
-      made[4 + column] = new GenericArrayData(each);
+      made[6 + column] = new GenericArrayData(each);
     }
     return new GenericInternalRow(made);
   }
