@@ -14,7 +14,7 @@ UPGRADE ?=
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test format lock docs bench bench-w1 bench-w2 bench-w3 bench-pauses bench-soak bench-slots bench-scale bench-load bench-start bench-rules bench-overhead bench-ledger bench-recovery bench-state bench-windows bench-report chaos outages clean style fast generated jars servers
+.PHONY: help setup demo check test format lock docs bench bench-w1 bench-w2 bench-w3 bench-pauses bench-soak bench-slots bench-scale bench-load bench-start bench-rules bench-overhead bench-ledger bench-recovery bench-state bench-windows bench-report chaos windows outages clean style fast generated jars servers
 
 help: ## lists these
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-15s %s\n", $$1, $$2}'
@@ -32,7 +32,7 @@ demo: setup ## a live stream from end to end: a Kafka, a source, a flow and its 
 check: style fast ## format, lint, types, unit and property tests; under a minute
 
 test: style generated fast jars servers ## everything, on real servers; what CI runs
-	$(PYTEST) tests --ignore=tests/unit --ignore=tests/property --ignore=tests/bench -n 2 --maxschedchunk 1 --durations=25
+	$(PYTEST) tests --ignore=tests/unit --ignore=tests/property --ignore=tests/bench -n 3 --maxschedchunk 1 --durations=25
 	$(PYTEST) -s tests/bench
 
 style: setup
@@ -117,6 +117,9 @@ bench-recovery: setup jars ## from kill -9 of the driver to the first new result
 
 chaos: setup jars servers ## three flows side by side, each killed fifty times; the nightly form of tests/chaos
 	HEADRACE_CHAOS_KILLS=50 $(PYTEST) tests/chaos -s
+
+windows: setup jars ## every kind of window with every emission and late policy; the long form of a test of tests/spark
+	HEADRACE_WINDOWS=all $(PYTEST) tests/spark/test_windows_property.py
 
 outages: setup jars servers ## a broker and a database away for a minute each; the long form of two tests of tests/recovery
 	HEADRACE_OUTAGE=60 $(PYTEST) -s tests/recovery/test_outages.py tests/recovery/test_brokers.py

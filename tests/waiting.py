@@ -10,14 +10,25 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
+SOONEST, LATEST, SHARE = 0.05, 0.25, 0.05
+"""Seconds between two looks, at least and at most, and the part of the time waited so far that is in between."""
+
+
 def eventually(
-    condition: Callable[[], T], seconds: float = 30.0, *, every: float = 0.05, diagnose: Callable[[], str] | None = None
+    condition: Callable[[], T],
+    seconds: float = 30.0,
+    *,
+    every: float | None = None,
+    diagnose: Callable[[], str] | None = None,
 ) -> T:
     """The first true answer of `condition`; fails if there is none in time, with the last one and what `diagnose` says.
 
     An AssertionError inside the condition counts as "not yet"; any other exception is a failure and passes through.
+    The longer it takes the less often it is looked, since a look takes processor time from what is waited for; who
+    must see something soon after it has happened says `every`.
     """
-    deadline = time.monotonic() + seconds
+    began = time.monotonic()
+    deadline = began + seconds
     while True:
         refusal = None
         answer: T | None = None
@@ -30,7 +41,8 @@ def eventually(
         if time.monotonic() >= deadline:
             last = f"last failed with: {refusal}" if refusal else f"last answered: {answer!r}"
             raise AssertionError("\n".join([f"not within {seconds:g} s; {last}", *_said(diagnose)])) from refusal
-        time.sleep(every)
+        waited = time.monotonic() - began
+        time.sleep(min(max(SOONEST, SHARE * waited), LATEST) if every is None else every)
 
 
 def tail(path: Path, lines: int = 30) -> str:

@@ -88,7 +88,7 @@ def test_a_flow_gives_the_right_rows_on_a_cluster_of_two_workers_though_an_execu
         home = home_of(place.root / ".headrace", "readings")
         child = place.start("run", "flow.yaml", "--until-done", "--master", cluster.master)
         begun = lambda: any(e["event"] == "progress" for e in events.read(home.events))  # noqa: E731
-        eventually(begun, 180, diagnose=place.logs)
+        eventually(begun, 180, every=0.05, diagnose=place.logs)
         assert kill_executor(home)
         said = place.ended(child)
         applications = cluster.state()["completedapps"]

@@ -169,6 +169,7 @@ def test_killed_and_resumed(tmp_path: Path, broker: str) -> None:
         eventually(
             lambda: begun() == queries or child.poll() is not None,
             300,
+            every=0.2,  # soon enough: the last of them has most of its input before it then
             diagnose=lambda: f"{queries - begun()}\n{tail(home.log)}",
         )
         assert begun() == queries, tail(home.log)

@@ -136,7 +136,7 @@ def run_and_kill(root: Path, broker: str) -> Home:
     )
     try:
         kept = lambda: sum(e["event"] == "dead-letters" for e in events.read(home.events)) >= 1  # noqa: E731
-        eventually(kept, 240, diagnose=lambda: tail(home.log))
+        eventually(kept, 240, every=0.05, diagnose=lambda: tail(home.log))
         driver = home.read().driver
         assert driver is not None
         os.kill(driver.pid, signal.SIGKILL)

@@ -50,6 +50,7 @@ class Packed:
         (root / "headrace.toml").write_text(f'[kafka]\nbootstrap = "{bootstrap}"\n')
         self.file = root / "packed.json"
         self.file.write_text(json.dumps(self._flow()))
+        self.queries = [query.name for query in plan(load(self.file)).queries]
         self.sent = dict.fromkeys(TAKEN, 0)
         for golden in TAKEN:
             topics.create(self.client, self.topic(golden), partitions=1)
@@ -109,8 +110,8 @@ class Packed:
     def taken(self, home: Home) -> bool:
         """Whether all that was sent is behind a checkpoint, in every query."""
         ends = {self.topic(name): count for name, count in self.sent.items()}
-        for query in plan(load(self.file)).queries:
-            point = resume_point(home.checkpoint(query.name))
+        for query in self.queries:
+            point = resume_point(home.checkpoint(query))
             if point is None or any(n != ends[t] for o in point["offsets"] for t, ps in o.items() for n in ps.values()):
                 return False
         return True

@@ -183,6 +183,7 @@ class Shop:
         eventually(
             lambda: sum(counts(e) for e in events.read(self.home.events)) >= at_least,
             120,
+            every=0.05,  # what follows is to happen between two batches of a few
             diagnose=lambda: tail(self.home.log),
         )
 

@@ -19,6 +19,7 @@ from headrace.cli.chaos import told
 from headrace.connectors.arrow import fit_row
 from headrace.errors import UsageError
 from headrace.model import Schema, Source
+from headrace.observe import events
 from headrace.project import Project
 from headrace.run.journal import Entry
 from headrace.run.verify import spans_of
@@ -181,6 +182,23 @@ def test_a_fault_that_never_strikes_ends_the_trial() -> None:
     trial = _Trial(moved, {}, Asked(kills=4, seconds=0), Project(root=Path()), print, None)
 
     assert len(list(trial._order(["executor"]))) == 8
+
+
+def test_a_flow_has_recovered_once_each_of_its_queries_has_committed_another_batch(tmp_path: Path) -> None:
+    two = FLOW[: FLOW.index("steps:")] + "sinks: {a: {from: orders, console: {}}, b: {from: more, console: {}}}\n"
+    (tmp_path / "two.yaml").write_text(two)
+    moved = move(tmp_path / "two.yaml", tmp_path / "scratch", namespace="ours")
+    moved.home.make()
+    ended: Any = SimpleNamespace(poll=lambda: 0)
+    (moved.project.root / "shop.log").write_text("its last words")
+    trial = _Trial([moved], {"shop": ended}, Asked(kills=1, seconds=0), moved.project, print, None)
+    before = {name: events.append(moved.home.events, "progress", query=name, batch=0) for name in ("orders", "more")}
+    events.append(moved.home.events, "progress", query="orders", batch=1)
+
+    assert trial._batches_after(moved, before) is None
+    assert trial.stuck == {"shop": "no batch of more was committed any more: its last words"}
+    events.append(moved.home.events, "progress", query="more", batch=1)
+    assert trial._batches_after(moved, before) is not None
 
 
 @pytest.mark.skipif(not shutil.which("cc"), reason="no C compiler")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from itertools import count
+from types import SimpleNamespace
 
 import pytest
 
+from tests import waiting
 from tests.waiting import eventually
 
 
@@ -34,3 +36,23 @@ def test_eventually_gives_up_with_the_last_answer_and_the_diagnosis() -> None:
 def test_eventually_lets_a_real_failure_pass_at_once() -> None:
     with pytest.raises(ZeroDivisionError):
         eventually(lambda: 1 / 0, 60)
+
+
+@pytest.mark.parametrize(("every", "fewest", "most"), [(None, 240, 300), (0.05, 1200, 1202)])
+def test_eventually_looks_less_often_the_longer_it_takes_unless_told_how_often(
+    every: float | None, fewest: int, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now, seen = [0.0], []
+
+    def sleep(seconds: float) -> None:
+        now[0] = round(now[0] + seconds, 6)
+
+    monkeypatch.setattr(waiting, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
+
+    def a_minute_later() -> bool:
+        seen.append(now[0])
+        return now[0] >= 60
+
+    assert eventually(a_minute_later, 90, every=every)
+    assert fewest <= len(seen) <= most
+    assert now[0] < 60.25

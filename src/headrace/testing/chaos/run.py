@@ -40,6 +40,8 @@ PATIENCE = 300.0
 """Seconds a flow may take to be up again before that is the answer."""
 KILLS_BETWEEN = 2
 """Behind so many kills comes one of the other faults."""
+FED = ("kafka", "files")
+"""The connectors whose sources are given records here."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,7 +75,7 @@ class Outcome:
     lost: int
     duplicated: int
     recovery: Mapping[str, tuple[float, ...]]
-    """By the kind of fault, seconds from each to the next batch that was committed."""
+    """By the kind of fault, seconds from each until every query that is fed has committed another batch."""
     restarts: int
     sinks: tuple[Mapping[str, Any], ...] = ()
     audit: tuple[str, ...] = ()
@@ -178,7 +180,7 @@ def _feeders(moved: Moved, file: Path, user: Project, client: Mapping[str, str],
     except HeadraceError:
         theirs = None
     made = []
-    for number, source in enumerate(s for s in moved.streams if s.connector in ("kafka", "files")):
+    for number, source in enumerate(s for s in moved.streams if s.connector in FED):
         records = records_for(moved, source, file, theirs)
         feeder = Feeder(moved, source, records, rate=asked.rate, seed=asked.seed + number)
         feeder.bootstrap = client.get("bootstrap.servers", "")
@@ -220,9 +222,12 @@ def running(moved: Moved, asked: Asked, clock: Clock | None) -> Iterator[subproc
             driver.end_group()
 
 
-def _last_batch(moved: Moved) -> Mapping[str, Any] | None:
-    """What the run has told of the last batch that was committed."""
-    return events.last(moved.home.events, "progress") if moved.home.events.exists() else None
+def fed_queries(moved: Moved) -> frozenset[str]:
+    """The queries of a flow that are given records all the time, so that each has batches as long as it is well."""
+    from headrace.compile.planner import plan
+
+    fed = {source.name for source in moved.streams if source.connector in FED}
+    return frozenset(query.name for query in plan(moved.flow).queries if fed.intersection(query.sources))
 
 
 def counted(kinds: Sequence[str]) -> list[str]:
@@ -258,10 +263,11 @@ class _Trial:
         self.done: dict[str, Counter[str]] = {m.flow.name: Counter() for m in moved}
         self.recovery: dict[str, dict[str, list[float]]] = {m.flow.name: {} for m in moved}
         self.stuck: dict[str, str] = {}
+        self.heard: dict[str, tuple[events.Follower, dict[str, Mapping[str, Any]]]] = {}
 
     def go(self) -> None:
         for m in self.moved:
-            self._batch_after(m, None)
+            self._batches_after(m, {})
         kinds = faults.possible(tuple(self.moved), cluster=self.asked.master is not None, clock=self.clock is not None)
         if self.asked.faults:
             unfit = [k for k in self.asked.faults if k not in kinds]
@@ -303,7 +309,7 @@ class _Trial:
         return sum(self.done[moved.flow.name][kind] for kind in kills)
 
     def _do(self, kind: str, number: int) -> None:
-        before = {m.flow.name: _last_batch(m) for m in self.moved}
+        before = {m.flow.name: self._last_batches(m) for m in self.moved}
         began = time.monotonic()
         seconds = self.draw.uniform(2.0, 6.0)
         self.tell(f"fault {number + 1} ({self.asked.kills} kills for each flow): {faults.KINDS[kind]}")
@@ -326,7 +332,7 @@ class _Trial:
         for m in struck:
             self.done[m.flow.name][kind] += 1
         for m in struck:
-            if (at := self._batch_after(m, before[m.flow.name])) is not None:
+            if (at := self._batches_after(m, before[m.flow.name])) is not None:
                 self.recovery[m.flow.name].setdefault(kind, []).append(round(at - began, 2))
 
     def _struck(self, strike: Callable[[Moved], bool], moved: Moved) -> bool:
@@ -337,20 +343,30 @@ class _Trial:
             time.sleep(0.1)
         return True
 
-    def _batch_after(self, moved: Moved, before: Mapping[str, Any] | None) -> float | None:
-        """When a batch is committed after another one; None, and noted, if none is. By what was written down, and
-        not when: the run's clock may be any.
+    def _last_batches(self, moved: Moved) -> dict[str, Mapping[str, Any]]:
+        """By query, what the run has told of the last batch that was committed."""
+        follower, last = self.heard.setdefault(moved.flow.name, (events.Follower(moved.home.events), {}))
+        last |= {event["query"]: event for event in follower.poll() if event["event"] == "progress"}
+        return dict(last)
+
+    def _batches_after(self, moved: Moved, before: Mapping[str, Mapping[str, Any]]) -> float | None:
+        """When every query that is fed has committed another batch; None, and noted, if one does not. By what was
+        written down, and not when: the run's clock may be any.
         """
         deadline = time.monotonic() + PATIENCE
         name = moved.flow.name
+        fed, waiting = fed_queries(moved), frozenset[str]()
         while time.monotonic() < deadline:
-            if _last_batch(moved) not in (before, None):
+            new = {query for query, told in self._last_batches(moved).items() if told != before.get(query)}
+            waiting = fed - new
+            if new and not waiting:
                 return time.monotonic()
             if self.running[name].poll() is not None:
                 break
             time.sleep(0.05)
         log = self.project.root / f"{name}.log"
-        self.stuck[name] = f"no batch was committed any more: {log.read_text(errors='replace')[-1500:].strip()}"
+        whose = f" of {', '.join(sorted(waiting))}" if waiting else ""
+        self.stuck[name] = f"no batch{whose} was committed any more: {log.read_text(errors='replace')[-1500:].strip()}"
         return None
 
     def finish(self, moved: Moved, child: subprocess.Popen[bytes]) -> None:
