@@ -12,6 +12,7 @@ import os
 import shutil
 import signal
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
@@ -177,10 +178,10 @@ def test_killed_and_resumed(tmp_path: Path, broker: str) -> None:
         assert driver is not None
         os.kill(driver.pid, signal.SIGKILL)
         place.ended(child)
-    killed, *others = (e["why"] for e in events.read(home.events) if e["event"] == "retrying")
-    assert killed == "the driver was killed by signal 9"
-    # Spark's own limit may be met on a busy machine; nothing else may have gone wrong.
-    assert all("Python did not start within ten seconds" in why for why in others), others
+    why = Counter(e["why"] for e in events.read(home.events) if e["event"] == "retrying")
+    assert why.pop("the driver was killed by signal 9") == 1
+    # Spark's own limit may be met on a busy machine, before or after; nothing else may have gone wrong.
+    assert all("Python did not start within ten seconds" in other for other in why), why
     for golden in goldens:
         golden.check()
 

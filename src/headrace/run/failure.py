@@ -284,6 +284,10 @@ def _memory(text: str) -> Failure | None:
     )
 
 
+SLOW_STARTS = 3
+"""How often a query is tried while Python is too slow to start, as on a busy machine; it goes on where it was."""
+
+
 def slow_start(text: str) -> bool:
     """Whether Python did not start in the ten seconds that Spark waits; it has no setting for them."""
     return "Python worker failed to connect back" in text

@@ -19,16 +19,13 @@ from headrace.compile.where import Where
 from headrace.project import Project
 from headrace.run import classes
 from headrace.run import session as sessions
-from headrace.run.failure import slow_start
+from headrace.run.failure import SLOW_STARTS, slow_start
 from headrace.run.flush import holds_windows, plan_flush
 from headrace.run.ledger import Ledger, entry
 from headrace.run.queries import ending, has_watermark
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-SLOW_STARTS = 3
-"""How often a query is tried while Python is too slow to start, as on a busy machine; it goes on where it was."""
 
 
 def run_to_end(

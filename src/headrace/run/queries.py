@@ -21,6 +21,7 @@ from headrace.observe.progress import OUT_METRIC, measure
 from headrace.run.book import Book
 from headrace.run.checkpoint import forget_unplanned, last_planned
 from headrace.run.culprit import blame
+from headrace.run.failure import SLOW_STARTS, slow_start
 from headrace.run.flush import holds_windows
 from headrace.run.home import Home
 from headrace.run.journal import Journal, note
@@ -72,6 +73,8 @@ class Running:
     """Set where the next batch is not to be begun."""
     spoiled: threading.Event = field(default_factory=threading.Event)
     """Set where a batch failed for files that it is to be done again without."""
+    tries: int = SLOW_STARTS
+    """How often it may still be begun while Python is too slow to start."""
     spark: StreamingQuery
 
     @property
@@ -116,12 +119,19 @@ class Running:
         self.spark = self.begin(self.trigger)
 
     def goes_on(self) -> bool:
-        """Whether the query runs, maybe again, without files that cannot be read; raises what has ended it."""
+        """Whether the query runs; raises what has ended it.
+
+        It is begun again where it failed for files that it can do without, or where Python was too slow to start: a
+        new driver would take longer and make the others wait.
+        """
         if self.active:
             return True
-        self.check()
-        if not self.spoiled.is_set() or self.stopping.asked:
+        slow = self.tries > 1 and any(slow_start(str(e)) for e in (*self.error, self.spark.exception()))
+        if not slow:
+            self.check()
+        if self.stopping.asked or not (slow or self.spoiled.is_set()):
             return False
+        self.tries -= slow
         with suppress(Exception):  # why it ended is known; here it is only waited for, until its name is free
             self.spark.awaitTermination()
         self.resume()
