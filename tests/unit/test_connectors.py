@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from headrace.connectors.base import Batch, Connector, Place
 from headrace.connectors.console import ConsoleOptions, render, table
 from headrace.connectors.files import located
 from headrace.connectors.identity import writer
-from headrace.connectors.indexed import Numbered, Pace
 from headrace.connectors.kafka_offsets import Position, parse_position
 from headrace.connectors.published import _moves
 from headrace.connectors.sqlite import SqliteOptions
@@ -147,24 +145,6 @@ def test_partitions_that_are_not_named_are_read_whole() -> None:
     assert position is not None
     assert position.starting({"t": 2}) == {"startingOffsets": '{"t": {"0": -2, "1": 5}}'}
     assert position.ending({"t": 2}) == {"endingOffsets": '{"t": {"0": -1, "1": 5}}'}
-
-
-def numbered(**changes: Any) -> Numbered:
-    return Numbered(**{"schema": Schema.parse("n INT"), "rows": lambda first, end: None, **changes})
-
-
-def test_rows_come_due_at_their_pace_from_where_the_checkpoint_is() -> None:
-    clock: Iterator[float] = iter([100.0, 101.0, 102.5, 200.0])
-    pace = Pace(numbered(total=500, per_second=10.0), lambda: next(clock))
-
-    assert [pace.due(40, None), pace.due(40, None), pace.due(50, 7), pace.due(60, None)] == [40, 50, 57, 500]
-
-
-def test_a_run_until_done_does_not_wait_for_what_has_an_end() -> None:
-    pace = Pace(numbered(total=500, per_second=10.0), lambda: 0.0)
-    pace.finish()
-
-    assert [pace.due(0, 300), pace.due(300, 300), pace.due(500, 300)] == [300, 500, 500]
 
 
 def test_files_get_names_that_say_who_wrote_them_and_when() -> None:

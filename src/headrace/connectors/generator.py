@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
@@ -9,7 +10,7 @@ from pydantic import Field as Option
 
 from headrace.connectors.base import Reading, ReplayableSource, connector
 from headrace.connectors.generators import START, make
-from headrace.connectors.indexed import Numbered, read_numbered
+from headrace.connectors.indexed import Numbered, read_numbers
 from headrace.errors import FlowError, Problem
 from headrace.model import Schema
 from headrace.options import Options
@@ -70,15 +71,17 @@ class GeneratorSource(ReplayableSource[GeneratorOptions]):
         kind, seed, rate = given.kind, given.seed, given.rate
         start = given.start if given.start.tzinfo else given.start.replace(tzinfo=UTC)
 
-        def rows(first: int, end: int) -> pa.RecordBatch:
+        def rows(numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import pyarrow as pa
 
             from headrace.connectors.arrow import arrow_schema
 
             one = make(kind).record
-            return pa.RecordBatch.from_pylist(
-                [one(seed, number, start, rate) for number in range(first, end)], schema=arrow_schema(schema)
-            )
+            for some in numbers:
+                yield pa.RecordBatch.from_pylist(
+                    [one(seed, number, start, rate) for number in some.column(0).to_pylist()],
+                    schema=arrow_schema(schema),
+                )
 
-        numbered = Numbered(schema=schema, rows=rows, total=given.limit, per_second=rate, per_batch=_PER_BATCH)
-        return read_numbered(numbered, reading)
+        numbered = Numbered(total=given.limit, per_second=rate, per_batch=_PER_BATCH)
+        return read_numbers(numbered, reading).mapInArrow(rows, schema.ddl())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,7 @@ from headrace.author.callables import ClassOption, travel_by_value
 from headrace.author.topology import Spout
 from headrace.connectors.arrow import arrow_schema, fit_row
 from headrace.connectors.base import Reading, ReplayableSource, connector
-from headrace.connectors.indexed import BEHIND, FIRST, rows_of, source_name
+from headrace.connectors.indexed import BEHIND, FIRST, rows_of
 from headrace.connectors.landing import ID, Landing
 from headrace.errors import FlowError, Problem
 from headrace.model import Delivery, Schema
@@ -214,12 +215,17 @@ def _key(id_: Any) -> str:
     return json.dumps(id_, sort_keys=True)
 
 
+def _name(reading: Reading) -> str:
+    """What the source is called in Spark's registry of data sources."""
+    return "_".join(("headrace", *(re.sub(r"\W", "_", name) for name in (reading.place.flow, reading.place.step))))
+
+
 def _data_source(options: SpoutOptions, schema: Schema, reading: Reading) -> Any:
     """A class for Spark's Python data source API; made here so that pyspark is imported only when it is needed."""
     from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
     from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-    kind, made, arguments = source_name(reading), options.python.made, options.arguments
+    kind, made, arguments = _name(reading), options.python.made, options.arguments
     folder, query, readers = reading.place.home / "landed", reading.query, reading.readers or (reading.query,)
     most, names = options.per_batch, list(schema.names)
 

@@ -9,7 +9,7 @@ from pydantic import Field as Option
 
 from headrace.connectors.arrow import MisfitError, arrow_schema, arrow_type, fit_row
 from headrace.connectors.base import Fault, Reading, ReplayableSource, connector
-from headrace.connectors.indexed import Numbered, read_numbered
+from headrace.connectors.indexed import ROW, Numbered, read_numbers
 from headrace.errors import FlowError, Problem
 from headrace.model import Schema
 from headrace.options import Options
@@ -72,15 +72,16 @@ class ValuesSource(ReplayableSource[ValuesOptions]):
                     hint="add `schema: name TYPE, …`",
                 )
             )
-        data = self._arrow(schema, reading)
+        from pyspark.sql import Column
 
-        def rows(first: int, end: int) -> pa.RecordBatch:
-            return data.slice(first, end - first)
+        numbered = Numbered(total=len(self.options.rows), per_batch=self.options.per_batch)
+        numbers = read_numbers(numbered, reading)
+        table = reading.session.createDataFrame(self._arrow(schema, reading), schema.ddl())
+        java: Any = reading.session._jvm
+        row = java.headrace.Given.row(table._jdf, numbers[ROW]._jc)
+        return numbers.select(Column(row).alias(ROW)).select(f"{ROW}.*")
 
-        total = len(self.options.rows)
-        return read_numbered(Numbered(schema=schema, rows=rows, total=total, per_batch=self.options.per_batch), reading)
-
-    def _arrow(self, schema: Schema, reading: Reading) -> pa.RecordBatch:
+    def _arrow(self, schema: Schema, reading: Reading) -> pa.Table:
         import pyarrow as pa
 
         zone = str(reading.session.conf.get("spark.sql.session.timeZone", "UTC"))
@@ -95,4 +96,4 @@ class ValuesSource(ReplayableSource[ValuesOptions]):
             raise FlowError(*problems)
         # Column by column: `from_pylist` would leave out the type of a column that is always null.
         columns = [pa.array([row[f.name] for row in fitted], type=arrow_type(f.type)) for f in schema]
-        return pa.RecordBatch.from_arrays(columns, schema=arrow_schema(schema))
+        return pa.Table.from_arrays(columns, schema=arrow_schema(schema))
