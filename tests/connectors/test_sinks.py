@@ -4,6 +4,7 @@ import datetime as dt
 import json
 import sqlite3
 import uuid
+from collections.abc import Iterator
 from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
@@ -97,6 +98,20 @@ class TestSqlite(KeyedSinkSuite):
             dt.datetime.fromtimestamp(s, dt.UTC).replace(tzinfo=None).isoformat(" ") for s in (1792886400, 1792890000)
         ]
         assert found == wanted
+
+    def test_others_may_write_to_the_file_while_the_rows_are_computed(self, tmp_path: Path) -> None:
+        self.write(tmp_path, 0, [simple("ann", 1)])
+        file = str(tmp_path / "out" / "rows.db")
+
+        def locking(batches: Iterator[Any]) -> Iterator[Any]:
+            with closing(sqlite3.connect(file, timeout=0.1, isolation_level=None)) as database:
+                database.execute("BEGIN IMMEDIATE")
+            yield from batches
+
+        frame = self.spark.createDataFrame([("bob", 2)], "user STRING, n INT").mapInArrow(locking, "user STRING, n INT")
+        written = self.sink().write(frame, Batch(id=1, changes=Changes.APPEND, place=place(tmp_path)))
+
+        assert written.written == 1
 
     def test_nothing_of_a_batch_that_failed_is_kept(self, tmp_path: Path) -> None:
         self.write(tmp_path, 0, [simple("ann", 1)])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import DataStreamWriter
 
 _ROWS_PER_CALL = 5000
+_READY = 50_000
+"""Rows that are computed before the database is locked, for all who write to it: a batch rarely has more."""
 _TYPES = {
     "boolean": "BOOLEAN",
     "byte": "INTEGER",
@@ -151,17 +153,20 @@ class SqliteSink(TableSink[SqliteOptions]):
 
     def _write(self, database: sqlite3.Connection, frame: DataFrame, batch: Batch, name: str) -> Written:
         database.execute(f"CREATE TABLE IF NOT EXISTS {LEDGER} (owner TEXT PRIMARY KEY, batch_id INTEGER NOT NULL)")
+        rows = _values(frame)
+        ready = list(islice(rows, _READY))
+        rows = chain(ready, rows)
         database.execute("BEGIN IMMEDIATE")
         with database:
             last = _last(database, name)
             if last is not None and last >= batch.id:
-                return Written(skipped=frame.count())
-            rows = self._insert(database, frame.columns, column_types(frame, _TYPES), _values(frame))
+                return Written(skipped=sum(1 for _ in rows))
+            written = self._insert(database, frame.columns, column_types(frame, _TYPES), rows)
             database.execute(
                 f"INSERT INTO {LEDGER} VALUES (?, ?) ON CONFLICT (owner) DO UPDATE SET batch_id = excluded.batch_id",
                 (name, batch.id),
             )
-            return Written(written=rows)
+            return Written(written=written)
 
     def _insert(
         self,
