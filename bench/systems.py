@@ -82,6 +82,12 @@ class System:
     """Whether it stands still at each checkpoint in W3, so that it is measured over several of them."""
     warms: bool = True
     """Whether a second round in the same process is quicker: whatever Java compiles while it runs."""
+    far: bool = False
+    """Whether it is so much slower that three rounds tell as much as five, in hours that others need."""
+
+    def rounds(self, asked: int) -> int:
+        """How many cold rounds it has, of those that are asked for."""
+        return min(asked, 3) if self.far else asked
 
 
 def _told(job: Job, **more: Any) -> dict[str, str]:
@@ -245,6 +251,7 @@ SYSTEMS = (
         guarantee="at least once",
         ready=_nothing,
         commands=_defaults,
+        far=True,
     ),
     System(
         name="flink",
@@ -275,6 +282,7 @@ SYSTEMS = (
         ready=lambda: environments.python("quix"),
         commands=lambda job: _script("quix", environments.python("quix"), job, times=job.cores),
         warms=False,
+        far=True,
     ),
     System(
         name="pathway",
@@ -283,6 +291,7 @@ SYSTEMS = (
         ready=lambda: environments.python("pathway"),
         commands=lambda job: _script("pathway", environments.python("pathway"), job),
         warms=False,
+        far=True,
     ),
 )
 
