@@ -150,7 +150,8 @@ def tuned(job: Job, *, real_time: bool = True, best: bool = False) -> list[Comma
     file = Path(job.folder) / "settings-of.yaml"
     file.write_text(flow(job.work, job.topic, job.out, goal=job.goal, also=job.also), encoding="utf-8")
     mode = Mode.REAL_TIME if job.live and real_time else Mode.MICRO_BATCH
-    made = plan(load(file), mode=mode, cores=job.cores, partitions={"events": PARTITIONS})
+    # As for a cluster: with Spark's own shuffle, since ours is code, not a setting.
+    made = plan(load(file), mode=mode, cores=job.cores, local=False, partitions={"events": PARTITIONS})
     settings = {**made.spark, "spark.driver.extraJavaOptions": f"{made.java} -XX:-UsePerfData"}
     if made.slots is not None:
         settings["spark.master"] = f"local[{made.slots}]"

@@ -203,6 +203,10 @@ sources:
     format: json
     schema: "{columns}"
     time: {{column: at, watermark: 1 minute}}
+  heavy:
+    kafka: {heavy}
+    format: json
+    schema: k STRING, text STRING
   names:
     files: {{path: names}}
     format: json
@@ -216,12 +220,16 @@ steps:
   hops:
     from: both
     aggregate: {{by: k, window: {{hopping: 10 seconds, every: 5 seconds}}, compute: {{n: count(*)}}, emit: changes}}
+  longest: {{from: heavy, aggregate: {{by: k, compute: {{n: count(*), text: max(text)}}}}}}
+  sizes: {{from: longest, select: [k, n, {{size: length(text)}}]}}
 sinks:
+  sizes_out: {{from: sizes, sqlite: {{path: "{name}.db", table: sizes, key: k}}}}
   rows: {{from: named, sqlite: {{path: "{name}.db", table: rows, key: id}}}}
   windows: {{from: hops, sqlite: {{path: "{name}.db", table: windows, key: [k, window_start]}}}}
   server: {{from: named, postgresql: {{url: "${{env:DATABASE}}", table: {name}, key: id}}}}
   screen: {{from: named, console: {{style: json, limit: 100, key: k}}}}
 """
+HEAVY = 30
 FUNCTIONS = """
 def size(x: float | None) -> str:
     if x is None:
@@ -268,11 +276,15 @@ def test_both_modes_leave_the_same_in_every_sink(place: Place, broker: str, post
         topics.create(client, f"{topic}-{mark}", partitions=1)
         for record in given:
             producer.produce(f"{topic}-{mark}", json.dumps(record))
+    topics.create(client, heavy := f"heavy-{mark}", partitions=2)
+    for n in range(HEAVY):  # more than may be on its way to one task at a time
+        producer.produce(heavy, json.dumps({"k": "ab"[n % 2], "text": "x" * (900_000 + n)}), partition=n % 3 % 2)
     assert producer.flush(30) == 0
 
     def written(name: str) -> Path:
         file = place.root / f"{name}.yaml"
-        file.write_text(VARIED.format(name=name, left=f"left-{mark}", right=f"right-{mark}", columns=COLUMNS))
+        there = {"left": f"left-{mark}", "right": f"right-{mark}", "heavy": heavy}
+        file.write_text(VARIED.format(name=name, columns=COLUMNS, **there))
         return file
 
     def in_sqlite(name: str, table: str) -> list[tuple[Any, ...]]:
@@ -299,9 +311,12 @@ def test_both_modes_leave_the_same_in_every_sink(place: Place, broker: str, post
         in_sqlite(quick, "rows"),
         in_sqlite(quick, "windows"),
         in_postgresql(quick),
+        in_sqlite(quick, "sizes"),
     )
-    wanted = in_sqlite(slow, "rows"), in_sqlite(slow, "windows"), in_postgresql(slow)
-    assert [len(rows) for rows in wanted] == [len(given), len(wanted[1]), len(given)]
+    wanted = in_sqlite(slow, "rows"), in_sqlite(slow, "windows"), in_postgresql(slow), in_sqlite(slow, "sizes")
+    assert [len(rows) for rows in wanted] == [len(given), len(wanted[1]), len(given), 2]
+    half = HEAVY // 2
+    assert wanted[3] == [("a", half, 900_000 + HEAVY - 2), ("b", half, 900_000 + HEAVY - 1)]
     assert all("00:00:00.123456Z" in str(row) for rows in (wanted[0], wanted[2]) for row in rows), "in structs"
     assert sum(row[-1] for row in wanted[1]) == 2 * 2 * len(given), "both topics, and each record in two windows"
     eventually(lambda: there() == wanted, 300, diagnose=lambda: f"{there()}\n{wanted}\n{tail(home.log)}")

@@ -221,10 +221,12 @@ def test_late_records_and_dead_letters_belong_to_the_query_that_has_the_step() -
     assert promises["late"] is promises["bad"] is Delivery.EXACTLY_ONCE
 
 
-def test_settings_are_chosen_for_the_mode() -> None:
+def test_settings_are_chosen_for_the_mode_and_the_place() -> None:
     real, micro = plan(counts("latency").build()), plan(counts("throughput").build())
-    wait = "spark.shuffle.streaming.networkBufferMaxWaitTimeMs"
-    assert (real.spark.get(wait), micro.spark.get(wait)) == ("1", None)
+    cluster = plan(counts("latency").build(), local=False)
+    wait, shuffle = "spark.shuffle.streaming.networkBufferMaxWaitTimeMs", "spark.shuffle.manager.incremental"
+    assert [made.spark.get(shuffle) for made in (real, micro, cluster)] == ["headrace.HandOver", None, None]
+    assert [made.spark.get(wait) for made in (real, micro, cluster)] == [None, None, "1"]
     assert (real.writing["linger.ms"], micro.writing["linger.ms"]) == ("0", "50")
     assert (real.reading["max.poll.records"], micro.reading["max.poll.records"]) == ("500", "5000")
 

@@ -58,10 +58,13 @@ def _count(errors: int) -> str:
     default="auto",
     help="Plan for this mode; auto: the one that the flow's goal asks for.",
 )
+@click.option("--master", metavar="URL", help="Spark's master, as for `headrace run`.")
 @param_option
 @click.option("--svg", "picture", type=click.Path(path_type=Path), help="Write the flow as a picture to this file.")
 @click.option("--json", "as_json", is_flag=True, help="The plan as JSON.")
-def explain(flow: Path, mode: str, parameters: dict[str, str], picture: Path | None, as_json: bool) -> None:
+def explain(
+    flow: Path, mode: str, master: str | None, parameters: dict[str, str], picture: Path | None, as_json: bool
+) -> None:
     """Show the plan: columns, queries, guarantees, state, settings.
 
     \b
@@ -69,16 +72,22 @@ def explain(flow: Path, mode: str, parameters: dict[str, str], picture: Path | N
       headrace explain flows/orders.yaml
       headrace explain flows/orders.yaml --json
     """
-    import os
-
     from headrace.check import load
     from headrace.compile.explain import explain as explain_plan
     from headrace.compile.explain import text
     from headrace.compile.planner import plan
     from headrace.model import Mode
+    from headrace.project import Project
+    from headrace.run import session
 
+    settings = Project.find().settings.spark
+    where = session.choose_master(master, settings.master)
     made = plan(
-        load(flow, given=given(parameters)), mode=None if mode == "auto" else Mode(mode), cores=os.cpu_count() or 2
+        load(flow, given=given(parameters)),
+        mode=None if mode == "auto" else Mode(mode),
+        cores=session.cores(where),
+        local=session.is_local(where),
+        project=settings.settings,
     )
     if picture is not None:
         from headrace.declare.picture import svg

@@ -118,8 +118,8 @@ def in_rocksdb(stateful: Sequence[str], *, asked: bool) -> Settings:
     }
 
 
-def spark(flow: Flow, mode: Mode, stateful: Sequence[str], cores: int) -> Settings:
-    """Spark's settings for a flow."""
+def spark(flow: Flow, mode: Mode, stateful: Sequence[str], cores: int, *, local: bool = True) -> Settings:
+    """Spark's settings for a flow; `local`: all its tasks live in one process."""
     ours = base(cores)
     timed = [s.name for s in flow.sources if s.time is not None]
     if len(timed) > 1:
@@ -141,7 +141,12 @@ def spark(flow: Flow, mode: Mode, stateful: Sequence[str], cores: int) -> Settin
             "1000",
             "the first checkpoints, which take longest, come every other second, while the run is still catching up",
         )
-        if stateful:
+        if stateful and local:
+            ours["spark.shuffle.manager.incremental"] = (
+                "headrace.HandOver",
+                "all tasks are in one process: a record goes straight to the task of its key, not through a socket",
+            )
+        elif stateful:
             ours["spark.shuffle.streaming.networkBufferMaxWaitTimeMs"] = (
                 "1",
                 "how long a record may wait for others on its way to the task of its key; Spark's default is 50",

@@ -29,11 +29,12 @@ def plan(
     *,
     mode: Mode | None = None,
     cores: int = 2,
+    local: bool = True,
     until_done: bool = False,
     partitions: Mapping[str, int] | None = None,
     project: Mapping[str, str] | None = None,
 ) -> Plan:
-    """What will run. `cores` is how many tasks can run at once; it sizes the shuffle.
+    """What will run. `cores` is how many tasks can run at once; it sizes the shuffle. `local`: all in one process.
 
     `partitions`, of the topics of each source, are known when a run starts; `project` is what headrace.toml sets.
     Raises FlowError if the flow cannot run in the mode that is asked for, or that its goal needs.
@@ -48,7 +49,7 @@ def plan(
     real_time = way.mode is Mode.REAL_TIME
     made = real_time_queries(flow, found) if real_time else queries(flow, found)
     stateful = [s.name for s in flow.steps if remembers(s)]
-    spark = _chosen(goals.spark(flow, way.mode, stateful, cores), project or {}, dict(flow.spark))
+    spark = _chosen(goals.spark(flow, way.mode, stateful, cores, local=local), project or {}, dict(flow.spark))
     shuffled = next(int(c.value) for c in spark if c.what == _SHUFFLE)
     java = goals.java({choice.what: choice.value for choice in spark})
     per_batch, batches = goals.per_batch(flow, way.mode)

@@ -120,6 +120,7 @@ def _planned(home: Home, kafka: dict[str, str]) -> tuple[Project, Plan, str]:
         flow,
         mode=mode,
         cores=sessions.cores(master),
+        local=sessions.is_local(master),
         until_done=record.asked.until_done,
         partitions=partitions_of(flow, kafka),
         project=project.settings.spark.settings,
