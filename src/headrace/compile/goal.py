@@ -294,15 +294,15 @@ def set_aside(flow: Flow) -> tuple[Choice, ...]:
     return tuple(Choice(what=name, value=str(goal), why=why) for name, goal in said if goal not in (None, holds))
 
 
-def slowest(flow: Flow, chosen: Way, queries: Sequence[Query]) -> tuple[Choice, ...]:
+def slowest(chosen: Way, queries: Sequence[Query], *, local: bool = True) -> tuple[Choice, ...]:
     """What stands in the way of a lower latency."""
     what = "in the way of less latency"
     if chosen.mode is Mode.BATCH:
         return ()
     if chosen.mode is Mode.REAL_TIME:
-        shuffles = [name for query in queries for name in query.stateful]
+        shuffles = [name for query in queries for name in query.stateful] if not local else []
         steps = [
-            Choice(what=what, value=name, why="records go through a shuffle to the task of their key: 1 to 2 ms")
+            Choice(what=what, value=name, why="records go through a socket to the task of their key: 1 to 2 ms")
             for name in dict.fromkeys(shuffles)
         ]
         return (*steps, Choice(what=what, value="Kafka", why="reading and writing it, acknowledged: about 1 ms"))

@@ -58,7 +58,7 @@ def plan(
         Choice(what="mode", value=str(way.mode), why=way.why, by_author=way.by_author),
         *goals.set_aside(flow),
         *(goals.real_time(flow, made, partitions, shuffled) if real_time else ()),
-        *goals.slowest(flow, way, made),
+        *goals.slowest(way, made, local=local),
         *spark,
         *batches,
         *_client("read", reading, flow.sources),
