@@ -227,6 +227,7 @@ def test_settings_are_chosen_for_the_mode_and_the_place() -> None:
     wait, shuffle = "spark.shuffle.streaming.networkBufferMaxWaitTimeMs", "spark.shuffle.manager.incremental"
     assert [made.spark.get(shuffle) for made in (real, micro, cluster)] == ["headrace.HandOver", None, None]
     assert [made.spark.get(wait) for made in (real, micro, cluster)] == [None, None, "1"]
+    assert ["java compiler" in chosen(made) for made in (real, micro)] == [False, True]
     assert ["through a socket to" in text(made) for made in (real, cluster)] == [False, True]
     assert (real.writing["linger.ms"], micro.writing["linger.ms"]) == ("0", "50")
     assert (real.reading["max.poll.records"], micro.reading["max.poll.records"]) == ("500", "5000")

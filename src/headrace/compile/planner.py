@@ -51,7 +51,7 @@ def plan(
     stateful = [s.name for s in flow.steps if remembers(s)]
     spark = _chosen(goals.spark(flow, way.mode, stateful, cores, local=local), project or {}, dict(flow.spark))
     shuffled = next(int(c.value) for c in spark if c.what == _SHUFFLE)
-    java = goals.java({choice.what: choice.value for choice in spark})
+    java = goals.java({choice.what: choice.value for choice in spark}, way.mode)
     per_batch, batches = goals.per_batch(flow, way.mode)
     reading, writing = goals.reading(way.mode), goals.writing(flow, way.mode)
     choices = (

@@ -260,6 +260,7 @@ def _session(home: Home, record: Record, project: Project, plan: Plan, master: s
         flow=dict(plan.flow.spark),
         host=sessions.address_towards(master),
         java=classes.options(java, jars) if sessions.is_local(master) else "",
+        mode=plan.mode,
     )
     ship = sessions.shipped(paths, Path(record.root))
     return sessions.start(plan.flow.name, wanted, log4j=log4j, scratch=scratch, ship=ship)

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headrace.compile import goal as goals
+from headrace.model import Mode
 from headrace.run import forkless, names, workers
 from headrace.run.jar import JAR
 
@@ -115,6 +116,7 @@ def settings(
     flow: Mapping[str, str] | None = None,
     host: str | None = None,
     java: str = "",
+    mode: Mode = Mode.MICRO_BATCH,
 ) -> dict[str, str]:
     """Every setting of the session. Pure.
 
@@ -150,9 +152,8 @@ def settings(
         if host is not None:
             ours |= {"spark.driver.host": host, "spark.driver.bindAddress": host}
     merged = {**ours, **(plan or {}), **(project or {}), **(flow or {})}
-    collector, by_author = goals.collector(merged)
-    garbage = "" if by_author else collector
-    chosen = f"{garbage} {goals.COMPILER} -XX:-UsePerfData"
+    chosen = " ".join(choice.value for choice in goals.java(merged, mode) if not choice.by_author)
+    chosen = f"{chosen} -XX:-UsePerfData"
     java = f"-Dlog4j2.configurationFile=file:{log4j} -Djava.io.tmpdir={scratch} {chosen} {java}"
     # These add up: an author who sets one must not lose the log file, nor the classes our own settings name.
     merged["spark.driver.extraJavaOptions"] = " ".join(
