@@ -45,7 +45,7 @@ _COMPILER = (
 Java's own, the second compiler used more of a cold W1 than the tasks did, most of it for code that Spark runs a few
 times: `make bench-start` and the cold rate of `make bench-w1` show what it gives. Not in real-time mode: what runs for
 long and little at a time is then compiled for minutes, each time in the way of records. Keyed at 1,000 events/s in the
-first minute the 99th percentile is 2.4 ms with Java's own thresholds and 3.6 ms with these."""
+first minute the 99th percentile is 2.4 ms with Java's own thresholds and 3.8 ms with these (design 005)."""
 _JAVA_OPTIONS = ("spark.driver.defaultJavaOptions", "spark.driver.extraJavaOptions")
 
 Settings = dict[str, tuple[str, str]]
