@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from headrace import Flow
 from headrace.check import check, load
 from headrace.check.real_time import late_from
+from headrace.cli.flows import explain as command
 from headrace.compile.explain import explain, text
 from headrace.compile.plan import Choice, Plan
 from headrace.compile.planner import plan
@@ -243,6 +245,23 @@ def test_explain_marks_what_the_author_has_set() -> None:
     assert f"{name} = 7 (yours)" in shown
     for what in ("checkpoint every", "pause at a checkpoint", "written again after a crash", "slots"):
         assert f"  {what} = " in shown
+
+
+def test_explain_minds_the_project_and_the_master(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "counts.yaml").write_text(write(counts("latency").build(), "yaml"))
+    (tmp_path / "headrace.toml").write_text(
+        '[spark]\nmaster = "local[6]"\n[spark.settings]\n"spark.driver.memory" = "3g"\n'
+    )
+    monkeypatch.chdir(tmp_path)
+
+    def told(*more: str) -> str:
+        result = CliRunner().invoke(command, ["counts.yaml", *more])
+        assert result.exit_code == 0, result.output
+        return result.output
+
+    assert "spark.driver.memory = 3g (yours): set in headrace.toml" in told()
+    assert "spark.sql.shuffle.partitions = 3:" in told(), "half as many as there are cores"
+    assert ["headrace.HandOver" in said for said in (told(), told("--master", "spark://h:7077"))] == [True, False]
 
 
 def test_an_authors_collector_is_marked_as_such() -> None:

@@ -70,7 +70,7 @@ def explain(
     \b
     Examples:
       headrace explain flows/orders.yaml
-      headrace explain flows/orders.yaml --json
+      headrace explain flows/orders.yaml --master spark://host:7077
     """
     from headrace.check import load
     from headrace.compile.explain import explain as explain_plan

@@ -153,8 +153,7 @@ def settings(
             ours |= {"spark.driver.host": host, "spark.driver.bindAddress": host}
     merged = {**ours, **(plan or {}), **(project or {}), **(flow or {})}
     chosen = " ".join(choice.value for choice in goals.java(merged, mode) if not choice.by_author)
-    chosen = f"{chosen} -XX:-UsePerfData"
-    java = f"-Dlog4j2.configurationFile=file:{log4j} -Djava.io.tmpdir={scratch} {chosen} {java}"
+    java = f"-Dlog4j2.configurationFile=file:{log4j} -Djava.io.tmpdir={scratch} {chosen} -XX:-UsePerfData {java}"
     # These add up: an author who sets one must not lose the log file, nor the classes our own settings name.
     merged["spark.driver.extraJavaOptions"] = " ".join(
         f"{java} {merged.get('spark.driver.extraJavaOptions', '')}".split()

@@ -51,7 +51,7 @@ public final class HandOver extends StreamingShuffleManager {
   /** The rows on their way to one task. */
   private static final class Lane {
     final LinkedBlockingQueue<Object> rows = new LinkedBlockingQueue<>();
-    final Semaphore room = new Semaphore(ROOM);
+    final Semaphore room = new Semaphore(ROOM, true); // in turns, or small rows would go past a large one for ever
     final int writers;
 
     Lane(int writers) {
@@ -134,9 +134,6 @@ public final class HandOver extends StreamingShuffleManager {
     }
 
     private static boolean acquired(Lane lane, int bytes) {
-      if (lane.room.tryAcquire(bytes)) {
-        return true;
-      }
       try {
         return lane.room.tryAcquire(bytes, LOOK, TimeUnit.MILLISECONDS);
       } catch (InterruptedException e) {
