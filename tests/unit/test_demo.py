@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from io import StringIO
@@ -14,6 +16,7 @@ from headrace.check import load
 from headrace.demo import run
 from headrace.demo.screen import read_counts, rows, table
 from headrace.errors import UsageError
+from headrace.project import Project
 
 NOW = datetime(2026, 1, 1, 12, 0, 30, tzinfo=UTC)
 
@@ -66,6 +69,30 @@ def test_counts_that_are_not_there_yet_are_none(tmp_path: Path) -> None:
         connection.execute("INSERT INTO velocity VALUES ('2026-01-01 12:00:30', 'ai', 3)")
         connection.commit()
     assert read_counts(database) == [(NOW, "ai", 3)]
+
+
+def test_without_a_terminal_the_rates_are_shown_at_the_end_also_when_that_is_a_ctrl_c(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    with closing(sqlite3.connect(tmp_path / "velocity.db")) as connection:
+        connection.execute("CREATE TABLE velocity (window_start TEXT, tag TEXT, n INTEGER)")
+        for second in range(20, 31):
+            connection.execute("INSERT INTO velocity VALUES (?, 'ai', 3)", (f"2026-01-01 12:00:{second}",))
+        connection.commit()
+    monkeypatch.setattr(run.time, "sleep", interrupted)
+
+    flow = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            run._show(tmp_path, Project.find(tmp_path), flow, None, lambda: 0)
+    finally:
+        flow.kill()
+        flow.communicate()
+
+    assert capsys.readouterr().out.startswith("#ai                 3.0/s →")
 
 
 def test_the_flow_of_the_demo_has_no_problems() -> None:

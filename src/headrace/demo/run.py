@@ -162,7 +162,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 def _show(
     folder: Path, project: Project, process: subprocess.Popen[bytes], seconds: float | None, sent: Callable[[], int]
 ) -> None:
-    """The table, twice a second; without a terminal, its rows once at the end."""
+    """The table, twice a second; without a terminal, its rows once at the end, also when that is a Ctrl-C."""
     from rich.console import Console
     from rich.live import Live
 
@@ -170,23 +170,26 @@ def _show(
     database, begun = folder / "velocity.db", time.monotonic()
     home = home_of(project.home, FLOW)
     first: float | None = None
-    with Live(console=console, auto_refresh=False, transient=False) as live:
-        while seconds is None or first is None or time.monotonic() < first + seconds:
-            waited = time.monotonic() - begun
-            if process.poll() is not None or (first is None and waited > FIRST_ROWS_WITHIN):
-                tail = (folder / "run.log").read_text(errors="replace")[-1500:]
-                why = "ended by itself" if process.poll() is not None else f"gave nothing in {waited:.0f} s"
-                raise InternalError(f"the flow {why}", detail=tail or f"see {home.log}")
-            counts = read_counts(database)
-            first = first or (time.monotonic() if rows(counts) else None)
-            if console.is_terminal:
-                status = f"{sent():,} tweets sent · Ctrl-C stops everything"
-                size = console.size
-                live.update(table(counts, _waiting(home.events, waited), status, size.width, size.height), refresh=True)
-            time.sleep(0.5)
-    if not console.is_terminal:
-        for velocity in rows(read_counts(database)):
-            console.print(f"#{velocity.tag:16} {velocity.rate:5.1f}/s {velocity.trend:8} {velocity.line}")
+    try:
+        with Live(console=console, auto_refresh=False, transient=False) as live:
+            while seconds is None or first is None or time.monotonic() < first + seconds:
+                waited = time.monotonic() - begun
+                if process.poll() is not None or (first is None and waited > FIRST_ROWS_WITHIN):
+                    tail = (folder / "run.log").read_text(errors="replace")[-1500:]
+                    why = "ended by itself" if process.poll() is not None else f"gave nothing in {waited:.0f} s"
+                    raise InternalError(f"the flow {why}", detail=tail or f"see {home.log}")
+                counts = read_counts(database)
+                first = first or (time.monotonic() if rows(counts) else None)
+                if console.is_terminal:
+                    status = f"{sent():,} tweets sent · Ctrl-C stops everything"
+                    size = console.size
+                    shown = table(counts, _waiting(home.events, waited), status, size.width, size.height)
+                    live.update(shown, refresh=True)
+                time.sleep(0.5)
+    finally:
+        if not console.is_terminal:
+            for velocity in rows(read_counts(database)):
+                console.print(f"#{velocity.tag:16} {velocity.rate:5.1f}/s {velocity.trend:8} {velocity.line}")
 
 
 def _waiting(path: Path, seconds: float) -> str:
