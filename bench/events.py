@@ -5,6 +5,7 @@ The answers that any job must give for them are counted here, in plain Python, w
 
 from __future__ import annotations
 
+import json
 import random
 import sys
 import time
@@ -14,6 +15,12 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 SCHEMA = "user STRING, page STRING, type STRING, amount DOUBLE, ts TIMESTAMP"
+WIDE = [f"{kind.lower()}_{number}" for number in range(10) for kind in ("DOUBLE", "STRING")]
+"""Columns that wide events have besides, and no work asks for: half numbers, half text; and then a list."""
+WIDE_SCHEMA = ", ".join([SCHEMA, *(f"{name} {name.split('_')[0].upper()}" for name in WIDE)])
+LIST_SCHEMA = f"{SCHEMA}, tags ARRAY<STRING>"
+_VALUES = {name: 1234.5678 if name.startswith("double") else "a short text" for name in WIDE} | {"tags": ["a", "b"]}
+_MORE = f",{json.dumps(_VALUES)[1:-1]}"
 USERS = 10_000
 PAGES = 100
 WINDOW = 10_000
@@ -62,10 +69,10 @@ class Expected:
             self.marks += mark(event.user, event.page, event.amount)
 
 
-def events(count: int, users: int = USERS, pace: int = 100) -> Iterator[Event]:
+def events(count: int, users: int = USERS, pace: int = 100, wide: bool = False) -> Iterator[Event]:
     """The same events every time, `pace` of them in a millisecond; with as many users as events, each has one."""
     draw = random.Random(7)
-    second, shown = 0, ""
+    second, shown, more = 0, "", _MORE if wide else ""
     for number in range(count):
         # Drawing from many users would miss a third of them, so there each comes in turn, spread by a factor.
         user = f"u{draw.randrange(users) if users <= USERS else number * 2654435761 % users}"
@@ -77,12 +84,14 @@ def events(count: int, users: int = USERS, pace: int = 100) -> Iterator[Event]:
         amount = f"{draw.random() * 100:.2f}"
         text = (
             f'{{"id":{number},"user":"{user}","page":"{page}",'
-            f'"type":"{kind}","amount":{amount},"ts":"{shown}.{at % 1000:03d}Z"}}'
+            f'"type":"{kind}","amount":{amount},"ts":"{shown}.{at % 1000:03d}Z"{more}}}'
         )
         yield Event(user, page, kind, float(amount), at, text)
 
 
-def load_events(client: Mapping[str, str], topic: str, count: int, *, users: int = USERS, pace: int = 100) -> Expected:
+def load_events(
+    client: Mapping[str, str], topic: str, count: int, *, users: int = USERS, pace: int = 100, wide: bool = False
+) -> Expected:
     """Fills a topic of two partitions with them, keyed by user; what is to come of them."""
     from confluent_kafka import Producer
 
@@ -91,7 +100,7 @@ def load_events(client: Mapping[str, str], topic: str, count: int, *, users: int
     topics.create(client, topic, partitions=2)
     producer = Producer({**client, "linger.ms": 50, "batch.size": 1_000_000, "compression.type": "lz4"})
     expected = Expected()
-    for number, event in enumerate(events(count, users, pace)):
+    for number, event in enumerate(events(count, users, pace, wide)):
         expected.add(event)
         while True:
             try:

@@ -53,7 +53,8 @@ def main(arguments: list[str]) -> None:
                     found = once(at, system, work, rate=rate, seconds=asked.seconds, warm=asked.warm, **ours)
                     done["steps"].append({"asked": rate, **found, "verdict": verdict({"asked": rate, **found})})
                     print(
-                        f"{work} {system.name:14} {rate:,}/s {found.get('latency', '')} {done['steps'][-1]['verdict']}"
+                        f"{work} {system.name:14} {rate:,}/s {found.get('latency', '')} {done['steps'][-1]['verdict']}",
+                        flush=True,
                     )
                     runs.keep()
     print(f"\n{report.load_text(runs.keep(whole=True))}")

@@ -8,17 +8,18 @@ The first rounds of each work warm Java up and do not count.
 
 from __future__ import annotations
 
+import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from bench import answers, report, results
-from bench.events import SCHEMA, Expected, load_events
+from bench.events import LIST_SCHEMA, WIDE_SCHEMA, Expected, load_events
 from bench.flows import flow
 from bench.measure import spread
 from bench.ours import once
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from headrace.model import Flow, Port, Schema
 
 Patched = Callable[[], AbstractContextManager[object]]
+_WIDE = "wide"
+"""The topic of the wide events."""
 
 
 def _all_columns() -> AbstractContextManager[object]:
@@ -41,16 +44,14 @@ def _all_columns() -> AbstractContextManager[object]:
     def everything(flow: Flow, schemas: dict[Port, Schema]) -> dict[str, frozenset[str]]:
         return {source.name: frozenset(schemas[Port(source.name)].names) for source in flow.sources}
 
-    return patch("headrace.compile.frames.needed", everything)
+    return patch("headrace.compile.planner.needed", everything)
 
 
-@contextmanager
-def _json_by_spark() -> Iterator[None]:
+def _json_by_spark() -> AbstractContextManager[object]:
     """JSON through `from_json` and `to_json`."""
     from headrace.formats.json import JsonFormat
 
-    with patch.object(JsonFormat, "decode", decode_by_spark), patch.object(JsonFormat, "encode", _encode_by_spark):
-        yield
+    return patch.multiple(JsonFormat, decode=decode_by_spark, encode=_encode_by_spark)
 
 
 def decode_by_spark(_: Any, value: Column, schema: Schema) -> tuple[Column, Column]:
@@ -96,25 +97,25 @@ def _clients_own(*names: str) -> Callable[[Plan], Plan]:
     return without
 
 
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
-
-
 @dataclass(frozen=True, kw_only=True)
 class Rule:
     """One rule, and how it is left out."""
 
     what: str
     works: tuple[str, ...] = ("w1", "w2")
-    patched: Patched = _nothing
+    patched: Patched = nullcontext
     planned: Callable[[Plan], Plan] = lambda made: made
-    wide: bool = False
-    """Whether the schema states all the columns there are."""
+    schema: str = ""
+    """What is stated of wide events, if it is not what the work needs."""
 
 
 RULES = {
-    "needed-columns": Rule(what="only columns that a sink needs are parsed", patched=_all_columns, wide=True),
+    "needed-columns": Rule(
+        what="only columns that a sink needs are parsed, here of 25", patched=_all_columns, schema=WIDE_SCHEMA
+    ),
+    "no-needless-list": Rule(
+        what="a list that no sink needs does not leave parsing to Spark", patched=_all_columns, schema=LIST_SCHEMA
+    ),
     "json-in-one-pass": Rule(what="JSON is read and written in Java of our own", patched=_json_by_spark),
     "windows-by-their-end": Rule(what="a tumbling window is one number", works=("w1",), patched=_windows_by_spark),
     "fetch-wait": Rule(what="a batch does not wait at the end of its topic", planned=_clients_own("fetch.max.wait.ms")),
@@ -138,18 +139,18 @@ def measured(
     out = f"rules-{number}"
     at.topic(out)
     folder = at.fresh(out)
-    text = flow(work, TOPIC, out)
-    if rule.wide:
-        text = text.replace(next(line for line in text.splitlines() if "schema:" in line).split("schema: ")[1], SCHEMA)
+    text = flow(work, _WIDE if rule.schema else TOPIC, out)
+    if rule.schema:
+        text = re.sub("schema: .*", f"schema: {rule.schema}", text)
     file = Path(folder, f"{work}.yaml")
     file.write_text(text, encoding="utf-8")
     made = plan(load(file), cores=2)
-    with rule.patched() if without else _nothing():
+    with rule.patched() if without else nullcontext():
         begun, ended, _ = once(session, rule.planned(made) if without else made, folder, at.bootstrap)
     check = answers.wrong_windows if work == "w1" else answers.wrong_records
     if wrong := check(expected, answers.written(at.client, out)):
         sys.exit(f"{work}, {'without' if without else 'with'} {rule.what}: {wrong}")
-    at.clear(keep=[TOPIC, MARKS])  # which this process knows to be there
+    at.clear(keep=[TOPIC, _WIDE, MARKS])  # which this process knows to be there
     shutil.rmtree(folder)
     return expected.events / (ended - begun)
 
@@ -167,6 +168,7 @@ def main(arguments: list[str]) -> None:
     runs = results.Runs(asked, {"events": asked.events, "rounds": asked.rounds})
     with place() as at:
         expected = load_events(at.client, TOPIC, asked.events)
+        load_events(at.client, _WIDE, asked.events, wide=True)
         session = local_session(Project.find(at.folder), cores=2)
         number = 0
         for work in ("w1", "w2"):

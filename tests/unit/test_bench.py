@@ -14,7 +14,7 @@ from xml.etree import ElementTree
 import psutil
 import pytest
 
-from bench import answers, feed, latency, load, pauses, plots, processes, report, results, show, soak
+from bench import answers, feed, latency, load, pauses, plots, processes, report, results, rules, show, soak
 from bench.environments import UnavailableError
 from bench.events import WINDOW, Expected, events
 from bench.flows import WORKS, flow
@@ -22,6 +22,7 @@ from bench.measure import EDGES, histogram, tail
 from bench.processes import reported
 from bench.systems import SYSTEMS, Command, order
 from headrace.check import load as load_flow
+from headrace.compile.planner import plan
 
 
 def expected(count: int = 3_000) -> Expected:
@@ -285,6 +286,16 @@ def test_each_work_is_a_flow_without_problems(work: str, tmp_path: Path) -> None
     file.write_text(flow(work, "events", "out"), encoding="utf-8")
 
     assert load_flow(file).name == work
+
+
+@pytest.mark.parametrize("rule", rules.RULES.values(), ids=rules.RULES)
+def test_each_rule_is_there_to_be_left_out(rule: rules.Rule, tmp_path: Path) -> None:
+    file = tmp_path / "flow.yaml"
+    file.write_text(flow(rule.works[0], "events", "out"), encoding="utf-8")
+    made = plan(load_flow(file), cores=2)
+
+    with rule.patched() as left_out:
+        assert left_out is not None or rule.planned(made) != made
 
 
 MACHINE = {"cores": 2, "processor": "p", "memory_gb": 8.0, "system": "s", "python": "3", "java": "17", "load": 0.1}
