@@ -20,15 +20,18 @@ from headrace.model import Flow, Mode
 from headrace.options import show_duration
 
 CHECKPOINT = timedelta(minutes=1)
-"""Between two checkpoints in real-time mode: at a pause of 0.4 s the 99th percentile does not see it."""
-_PAUSE, _PAUSE_PER_TASK = (0.1, 0.3), (0.1, 0.2)
-"""Seconds, least and most, that a query stands still at a checkpoint, and those each of its tasks with state adds, as
-seen in short runs on two cores: 0.2 s with one such task, 0.4 s with two. `make bench-pauses` measures it."""
+"""Between two checkpoints in real-time mode: at a pause of 0.6 s the 99th percentile does not see it."""
+_PAUSE, _PAUSE_PER_TASK = (0.1, 0.5), (0.1, 0.1)
+"""Seconds, least and most, that a query stands still at a checkpoint, and those each of its tasks with state adds:
+`make bench-pauses` had at most 0.52 s without state and 0.54 s with one such task, on two cores."""
 _SEEN = 0.01
 """The part of records above which the 99th percentile sees what happens to them."""
 _FEW, _MANY = 1_000_000, 5_000_000
 """Records of a source in one batch, and those of all sources where throughput is the goal. A batch is planned, noted
 and committed once, so more records share that; its rows pass through, and what sinks share of them may lie on disk."""
+_ENOUGH = 16_384
+"""Bytes that end a read's wait in real-time mode. Keyed at 10,000 events/s on two cores the 99th percentile was 740 ms
+with Kafka's own single byte, and 36 to 40 ms with reads that wait for a millisecond (design 015)."""
 _SPARE = 1
 """Slots besides those of the streams, for the jobs that read late records and dead letters again."""
 _STORE = "spark.sql.streaming.stateStore"
@@ -191,16 +194,42 @@ def checkpoint_every(flow: Flow) -> timedelta:
     return goal.checkpoint if goal is not None and goal.checkpoint is not None else CHECKPOINT
 
 
-def reading(mode: Mode) -> Settings:
+def reading(
+    flow: Flow, mode: Mode, queries: Sequence[Query], partitions: Mapping[str, int] | None, cores: int
+) -> Settings:
     """How Kafka's consumers are set."""
     if mode is Mode.REAL_TIME:
-        return {"max.poll.records": ("500", "Kafka's own: records are handed on as they come, not gathered")}
+        consumers = sum(partitions.get(source, 1) for query in queries for source in query.sources) if partitions else 1
+        return {
+            "max.poll.records": ("500", "Kafka's own: records are handed on as they come"),
+            **_asking(flow, consumers, cores),
+        }
     return {
         "max.poll.records": ("5000", "a fifth faster than Kafka's own 500"),
         "fetch.max.wait.ms": (
             "20",
             "how long a batch waits for more where its topic ends; Kafka's own is 500",
         ),
+    }
+
+
+def _asking(flow: Flow, consumers: int, cores: int) -> Settings:
+    """How often Kafka is asked for more in real-time mode."""
+    goal = goal_of(flow)
+    stated = None if goal is None or goal.latency is None else goal.latency // timedelta(milliseconds=1)
+    least, most = (1, 5) if stated is None else (max(1, stated // 10), max(1, stated // 4))
+    wait = max(least, math.ceil(consumers / cores))
+    if wait > most:
+        many = f"{consumers} partitions on {cores} cores: to ask for each every few milliseconds would keep them busy"
+        return {"fetch.min.bytes": ("1", f"Kafka's own; {many}")}
+    why = "how long Kafka may wait for more before it answers: a busy topic is not asked for every record by itself"
+    if wait > least:
+        why += f"; a millisecond for each partition that a core reads, here {consumers} on {cores}"
+    elif stated is not None:
+        why += "; a tenth of the goal"
+    return {
+        "fetch.max.wait.ms": (str(wait), why),
+        "fetch.min.bytes": (str(_ENOUGH), "what ends that wait; with Kafka's own, 1, each record would"),
     }
 
 

@@ -53,7 +53,7 @@ def plan(
     shuffled = next(int(c.value) for c in spark if c.what == _SHUFFLE)
     java = goals.java({choice.what: choice.value for choice in spark}, way.mode)
     per_batch, batches = goals.per_batch(flow, way.mode)
-    reading, writing = goals.reading(way.mode), goals.writing(flow, way.mode)
+    reading, writing = goals.reading(flow, way.mode, made, partitions, cores), goals.writing(flow, way.mode)
     choices = (
         Choice(what="mode", value=str(way.mode), why=way.why, by_author=way.by_author),
         *goals.set_aside(flow),
