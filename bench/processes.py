@@ -88,30 +88,51 @@ class Started:
 
 
 @contextmanager
-def started(commands: Sequence[Command], folder: Path, look_every: float = EVERY) -> Iterator[Started]:
-    """Starts them; at the end nothing of them is left. Their memory is looked at every so many seconds."""
+def started(
+    commands: Sequence[Command], folder: Path, look_every: float = EVERY, cores: int | None = None
+) -> Iterator[Started]:
+    """Starts them; at the end nothing of them is left. Their memory is looked at every so many seconds.
+
+    With `cores`, they and all that they start have so many together: Java's compiler and collector too, which no number
+    of tasks or threads holds back.
+    """
     with ExitStack() as open_files:
         at = time.time()
         processes: list[subprocess.Popen[bytes]] = []
         logs: list[Path] = []
         try:
-            for number, command in enumerate(commands):
-                logs.append(folder / f"log-{number}.txt")
-                processes.append(
-                    subprocess.Popen(
-                        command.arguments,
-                        env={**os.environ, **command.environment},
-                        cwd=folder,
-                        stdin=subprocess.DEVNULL,
-                        stdout=open_files.enter_context(logs[-1].open("wb")),
-                        stderr=subprocess.STDOUT,
-                        start_new_session=True,
+            with _on(cores):
+                for number, command in enumerate(commands):
+                    logs.append(folder / f"log-{number}.txt")
+                    processes.append(
+                        subprocess.Popen(
+                            command.arguments,
+                            env={**os.environ, **command.environment},
+                            cwd=folder,
+                            stdin=subprocess.DEVNULL,
+                            stdout=open_files.enter_context(logs[-1].open("wb")),
+                            stderr=subprocess.STDOUT,
+                            start_new_session=True,
+                        )
                     )
-                )
             with Memory(lambda: [p.pid for p in processes if p.poll() is None], look_every) as memory:
                 yield Started(processes=processes, logs=logs, memory=memory, at=at)
         finally:
             _end(processes)
+
+
+@contextmanager
+def _on(cores: int | None) -> Iterator[None]:
+    """What this thread starts meanwhile runs on so many of its cores; only Linux can tell a process so."""
+    if cores is None:
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, sorted(before)[:cores])
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def _end(processes: Sequence[subprocess.Popen[bytes]]) -> None:

@@ -32,7 +32,7 @@ def hold(at: Place, system: System, keys: int, total: int) -> dict[str, Any]:
     """One run over so many keys: rate and memory, if as many are held."""
     job = job_for(at, system.name, "keys", topic=TOPIC, total=total)
     try:
-        with started(system.commands(job), Path(job.folder)) as running:
+        with started(system.commands(job), Path(job.folder), cores=job.cores) as running:
             ended = running.wait(2 * LIMIT)
             memory = running.memory.end()
             if not ended or running.failed:

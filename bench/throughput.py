@@ -39,7 +39,7 @@ def once(at: Place, system: System, work: str, expected: Expected, *, rounds: in
     try:
         commands = system.commands(job)
         busy = machine.settle()
-        with started(commands, Path(job.folder)) as running:
+        with started(commands, Path(job.folder), cores=job.cores) as running:
             ended = running.wait(LIMIT * rounds)
             memory = running.memory.end()
             if not ended:

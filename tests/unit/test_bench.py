@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 from array import array
 from itertools import pairwise
@@ -201,6 +202,16 @@ def test_a_system_that_fails_in_whatever_way_is_reported_and_stops_nothing() -> 
     assert measure(None) == {"rate": 1}
     assert measure(UnavailableError("no network")) == {"failed": "could not be installed: no network"}
     assert measure(KeyError("n")) == {"failed": "KeyError: 'n'"}
+
+
+def test_a_job_and_what_it_starts_have_as_many_cores_as_it_is_given(tmp_path: Path) -> None:
+    count = "import os; print('CORES', len(os.sched_getaffinity(0)))"
+    child = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {count!r}])"
+    before = os.sched_getaffinity(0)
+    with processes.started([Command(arguments=[sys.executable, "-c", child])], tmp_path, cores=1) as running:
+        assert running.wait(60)
+        assert running.lines("CORES ") == ["1"]
+    assert os.sched_getaffinity(0) == before
 
 
 def test_nothing_is_left_of_a_job_that_does_not_end_not_even_what_has_left_its_group(
