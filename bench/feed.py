@@ -1,9 +1,10 @@
-"""Sends events at a steady rate from a process of its own: `python -m bench.feed BOOTSTRAP TOPIC RATE TIMES`.
+"""Sends events at a steady rate from a process of its own: `python -m bench.feed BOOTSTRAP TOPIC TIMES RATE…`.
 
-Event number `x` has key `k<x % 100>`; every fourth is a view, the others are buys. For each, the moment at which it was
-due and the moment at which it was sent go to the file TIMES, as pairs of 64-bit floats, a few times a second; all of
-them are there once the process has ended. A latency counts from the moment that was due: one that counts from the
-sending leaves out the wait of events that a busy machine made this process send late.
+With several rates it goes over to the next one at each SIGUSR1. Event number `x` has key `k<x % 100>`; every fourth is
+a view, the others are buys. For each, the moment at which it was due and the moment at which it was sent go to the file
+TIMES, as pairs of 64-bit floats, a few times a second; all of them are there once the process has ended. A latency
+counts from the moment that was due: one that counts from the sending leaves out the wait of events that a busy machine
+made this process send late.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import sys
 import threading
 import time
 from array import array
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,19 +28,25 @@ def is_kept(number: int) -> bool:
     return number % 4 != 0
 
 
-def main(bootstrap: str, topic: str, rate: float, times: Path) -> None:
+def main(bootstrap: str, topic: str, times: Path, rates: Sequence[float]) -> None:
     """Sends until it is asked to end."""
     from confluent_kafka import Producer
 
-    ending = threading.Event()
+    ending, faster = threading.Event(), threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
+    signal.signal(signal.SIGUSR1, lambda *_: faster.set())
+    coming = iter(rates)
+    rate = next(coming)
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0, "queue.buffering.max.messages": 1_000_000})
     begun = time.time()
-    number, noted, fresh = 0, begun, array("d")
+    before, number, noted, fresh = 0, 0, begun, array("d")
     with times.open("wb", buffering=0) as file:
         while not ending.is_set():
-            for _ in range(int((time.time() - begun) * rate) - number):
-                due = begun + (number + 1) / rate
+            if faster.is_set():
+                faster.clear()
+                begun, before, rate = time.time(), number, next(coming)
+            for _ in range(before + int((time.time() - begun) * rate) - number):
+                due = begun + (number - before + 1) / rate
                 key = f"k{number % KEYS}"
                 kind = "buy" if is_kept(number) else "view"
                 producer.produce(topic, key=key, value=f'{{"k":"{key}","type":"{kind}","x":{number},"t":{due:.6f}}}')
@@ -68,4 +76,4 @@ def noted(times: Path) -> Noted:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], float(sys.argv[3]), Path(sys.argv[4]))
+    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]), [float(rate) for rate in sys.argv[4:]])

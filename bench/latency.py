@@ -4,7 +4,8 @@
 
 Producer, Kafka, the job, Kafka, consumer, all on this machine. *stateless*: buys kept, three fields written. *keyed*: a
 running count per key, 100 keys. Events are sent from the start, so there is a backlog when the first result comes;
-what is measured begins `--warm` seconds after it is worked off, or a minute later for a system that never does.
+what is measured begins `--warm` seconds after it is worked off (Java still compiles then), or a minute later for a
+system that never does.
 
 Every event is measured, not every result: a keyed result with count 7 answers all events of that key up to the
 seventh, so a system that writes only now and then does not look quicker than it is. When the sending ends, each key's
@@ -24,6 +25,7 @@ import subprocess
 import sys
 import threading
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -87,6 +89,11 @@ class Reader(threading.Thread):
                 self.found.append((now, sys.intern(record.get("k", "")), record.get(number, 0)))
         consumer.close()
 
+    @property
+    def behind(self) -> float:
+        """Seconds since the newest event that has a result was due."""
+        return time.time() - self.newest
+
     def end(self) -> None:
         self._end.set()
         self.join()
@@ -126,60 +133,81 @@ def is_whole(found: list[tuple[float, str, int]], sent: int, work: str) -> bool:
 class Taken:
     """What a run left behind: the results, the events, and from when on they count."""
 
-    found: list[tuple[float, str, int]]
+    answers: Mapping[int, float]
+    """When each event had its result."""
     events: feed.Noted
     work: str
     begin: float
+    end: float = math.inf
     checkpoints: Sequence[float] | None = None
     """When each was made, as far as the run tells."""
 
+    @property
+    def counted(self) -> range:
+        """The numbers of the events that were due meanwhile."""
+        return range(bisect_left(self.events.due, self.begin), bisect_left(self.events.due, self.end))
+
     def waits(self) -> Iterator[tuple[float, float]]:
         """When each event that counts was due, and how many seconds later its result came, if ever."""
-        times = answered(self.found, self.work)
-        for number, due in enumerate(self.events.due):
-            if due >= self.begin and (self.work == "keyed" or is_kept(number)):
-                yield due, times.get(number, math.inf) - due
+        for number in self.counted:
+            if self.work == "keyed" or is_kept(number):
+                due = self.events.due[number]
+                yield due, self.answers.get(number, math.inf) - due
 
     @property
     def crossed(self) -> list[float]:
         """The checkpoints within what counts."""
-        return [at for at in self.checkpoints or () if self.begin <= at <= self.events.due[-1]]
+        return [at for at in self.checkpoints or () if self.begin <= at <= min(self.end, self.events.due[-1])]
 
 
 def _nothing_more(_: Taken) -> dict[str, Any]:
     return {}
 
 
+def once(at: Place, system: System, work: str, *, rate: int, **how: Any) -> dict[str, Any]:
+    """One run of one system at one rate."""
+    found = climbed(at, system, work, rates=[rate], **how)
+    [step] = found.pop("steps", [{}])
+    return {**step, **found}
+
+
 @reported
-def once(
+def climbed(
     at: Place,
     system: System,
     work: str,
     *,
-    rate: int,
+    rates: Sequence[int],
     seconds: float,
     warm: float,
     more: Callable[[Taken], dict[str, Any]] = _nothing_more,
     **given: Any,
 ) -> dict[str, Any]:
-    """One run of one system at one rate; `more` is made of it besides."""
+    """One run of one system at one rate after the other, until it does not keep up; `more` is made of each besides."""
     at.topic(TOPIC)
     job = job_for(at, system.name, work, topic=TOPIC, **given)
     folder = Path(job.folder)
     reader = Reader(at.client, f"{job.out}-0", work)
     times = folder / "sent.bin"
+    spans: list[tuple[int, float, float]] = []
     try:
         commands = system.commands(job)
         busy = machine.settle()
         with started(commands, folder, look_every=LOOK_EVERY) as running:
             reader.start()
-            with fed(at.bootstrap, TOPIC, rate, times):
+            with fed(at.bootstrap, TOPIC, times, *rates) as faster:
                 if not until(lambda: reader.first is not None or running.failed, FIRST) or reader.first is None:
                     return {"failed": running.last_words() if running.failed else f"no result after {FIRST:.0f} s"}
                 first = reader.first
-                until(lambda: running.failed or time.time() - reader.newest < CAUGHT_UP, BACKLOG)
-                begin = time.time() + warm
-                until(lambda: running.failed, warm + seconds)
+                until(lambda: running.failed or reader.behind < CAUGHT_UP, BACKLOG)
+                for rate in rates:
+                    if spans:
+                        faster()
+                    begin = time.time() + warm
+                    until(lambda: running.failed, warm + seconds)
+                    spans.append((rate, begin, time.time()))
+                    if reader.behind > CAUGHT_UP:
+                        break
             noted = feed.noted(times)
             if running.failed:
                 return {"failed": running.last_words()}
@@ -188,8 +216,13 @@ def once(
         reader.end()
         path = home_events(job)
         made = moments(path, "progress") if path.exists() else None
-        taken = Taken(found=reader.found, events=noted, work=work, begin=begin, checkpoints=made)
-        return {"asked": rate, **summary(taken), **more(taken)} | {
+        answers = answered(reader.found, work)
+        steps = []
+        for rate, begin, end in spans:
+            taken = Taken(answers=answers, events=noted, work=work, begin=begin, end=end, checkpoints=made)
+            steps.append({"asked": rate, **summary(taken), **more(taken)})
+        return {
+            "steps": steps,
             "first_result": round(first - running.at, 2),
             "memory": memory,
             "busy_before": busy,
@@ -205,11 +238,11 @@ def once(
 def summary(taken: Taken) -> dict[str, Any]:
     """The latency of the events that count, how many could be sent a second, and how late the sender itself was."""
     waits = [1000 * wait for _, wait in taken.waits() if wait < math.inf]
-    pairs = [(due, sent) for due, sent in zip(*taken.events, strict=True) if due >= taken.begin]
-    lasted = taken.events.sent[-1] - taken.begin
-    made: dict[str, Any] = {"events": len(pairs), "rate": round(len(pairs) / lasted) if lasted > 0 else 0}
-    if pairs:
-        late = sorted(1000 * (sent - due) for due, sent in pairs)
+    counted, (due, sent) = taken.counted, taken.events
+    lasted = sent[counted[-1]] - taken.begin if counted else 0.0
+    made: dict[str, Any] = {"events": len(counted), "rate": round(len(counted) / lasted) if lasted > 0 else 0}
+    if counted:
+        late = sorted(1000 * (sent[number] - due[number]) for number in counted)
         made["sender_late"] = {"p99": round(percentile(late, 99), 2), "max": round(late[-1], 2)}
     if taken.checkpoints is not None:
         made["checkpoints"] = len(taken.crossed)
@@ -237,12 +270,12 @@ def together(rounds: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 @contextmanager
-def fed(bootstrap: str, topic: str, rate: int, times: Path) -> Iterator[None]:
-    """Sends events for as long as it is used; `times` holds when each was sent."""
-    command = [sys.executable, "-m", "bench.feed", bootstrap, topic, str(rate), str(times)]
+def fed(bootstrap: str, topic: str, times: Path, *rates: int) -> Iterator[Callable[[], None]]:
+    """Sends events for as long as it is used; `times` holds when each was sent. Called, it goes on to the next rate."""
+    command = [sys.executable, "-m", "bench.feed", bootstrap, topic, str(times), *map(str, rates)]
     sender = subprocess.Popen(command, cwd=ROOT)
     try:
-        yield
+        yield lambda: sender.send_signal(signal.SIGUSR1)
     finally:
         sender.send_signal(signal.SIGTERM)
         try:
@@ -269,7 +302,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--works", nargs="+", default=["stateless", "keyed"], choices=["stateless", "keyed"])
     parser.add_argument("--seconds", type=float, default=55.0, help="of which latency is measured")
     parser.add_argument(
-        "--warm", type=float, default=10.0, help="seconds that are not measured once the backlog is gone"
+        "--warm", type=float, default=30.0, help="seconds that are not measured once the backlog is gone"
     )
     parser.add_argument("--crossed", type=int, default=5, help="checkpoints in what is measured of real-time mode")
     parser.add_argument("--rounds", type=int, default=1)

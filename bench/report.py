@@ -279,10 +279,11 @@ def load(found: dict[str, Any]) -> Table:
         for one in systems.values():
             for step in one["steps"]:
                 tail = step.get("latency", {})
-                shown = [f"{tail[p]:,.1f}" if p in tail else _NONE for p in ("p50", "p99", "max")]
+                shown = [f"{tail[p]:,.1f}" if p in tail else _NONE for p in ("p50", "p95", "p99", "max")]
                 note = _failed({"failed": [step["verdict"]]}) if step["verdict"] else ""
-                rows.append([f"{work}: {one['label']}", f"{step['asked']:,}", *shown, _memory(step), note])
-    return ["work and system", "events/s", "p50, ms", "p99, ms", "max, ms", "peak memory, GB", ""], rows
+                rate = f"{step['asked']:,}" if "asked" in step else _NONE
+                rows.append([f"{work}: {one['label']}", rate, *shown, _memory(one), note])
+    return ["work and system", "events/s", "p50, ms", "p95, ms", "p99, ms", "max, ms", "peak memory, GB", ""], rows
 
 
 def load_text(found: dict[str, Any]) -> str:

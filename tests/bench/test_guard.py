@@ -78,11 +78,11 @@ def test_a_keyed_count_is_not_grossly_later_than_by_hand(broker: str, tmp_path: 
         for reader in readers.values():
             reader.start()
             both.callback(reader.end)
-        with fed(broker, "guard-w3", RATE, times):
+        with fed(broker, "guard-w3", times, RATE):
             there = until(lambda: all(r.first for r in readers.values()) or any(r.failed for r in running), 180)
             assert there, "no first result"
             assert not any(r.failed for r in running), [r.last_words() for r in running]
-            until(lambda: all(time.time() - r.newest < CAUGHT_UP for r in readers.values()), BACKLOG)
+            until(lambda: all(r.behind < CAUGHT_UP for r in readers.values()), BACKLOG)
             begin = time.time() + WARM
             until(lambda: False, WARM + MEASURED)
             # What else the machine does comes and goes; a loss of ours stays.

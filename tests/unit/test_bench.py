@@ -116,8 +116,8 @@ def test_latency_counts_only_if_every_event_has_its_result() -> None:
 def taken(**given: Any) -> latency.Taken:
     """Two seconds of stateless events, one each half; the first is a view, which has no result."""
     events = feed.Noted(array("d", [9.0, 10.0, 10.5, 11.0, 11.5]), array("d", [9.0, 10.1, 10.5, 11.0, 11.5]))
-    found = [(10.2, "k", 1), (10.6, "k", 2), (13.0, "k", 3)]
-    return latency.Taken(found=found, events=events, work="stateless", begin=9.5, **given)
+    answers = {1: 10.2, 2: 10.6, 3: 13.0}
+    return latency.Taken(answers=answers, events=events, work="stateless", begin=9.5, **given)
 
 
 def test_a_latency_counts_from_the_moment_the_event_was_due() -> None:
@@ -130,6 +130,13 @@ def test_a_latency_counts_from_the_moment_the_event_was_due() -> None:
     assert made["rate"] == 2
     assert made["checkpoints"] == 2
     assert "checkpoints" not in latency.summary(taken())
+
+
+def test_of_a_run_with_several_rates_only_the_events_of_one_count() -> None:
+    made = latency.summary(taken(end=11.0, checkpoints=[10.9, 11.1]))
+
+    assert (made["events"], made["latency"]["max"], made["checkpoints"]) == (2, 200.0, 1)
+    assert "latency" not in latency.summary(taken(end=9.6))
 
 
 def test_what_was_due_and_sent_is_read_back_as_far_as_it_is_written(tmp_path: Path) -> None:
@@ -190,6 +197,14 @@ def test_a_tail_shows_the_rare_and_the_worst() -> None:
 def test_load_grows_until_something_breaks(step: dict[str, object], says: str) -> None:
     assert says in load.verdict(step)
     assert bool(says) == bool(load.verdict(step))
+
+
+def test_steps_end_with_the_first_that_breaks() -> None:
+    good, slow = ({"asked": 1, "rate": 1, "latency": {"p99": p99}} for p99 in (5.0, 5000.0))
+
+    assert [step["verdict"] for step in load.judged({"steps": [good, slow, good]})] == ["", "p99 is over 1000 ms"]
+    assert [step["verdict"] for step in load.judged({"steps": [good, good], "failed": "gone"})] == ["", "gone"]
+    assert load.judged({"failed": "gone"}) == [{"failed": "gone", "verdict": "gone"}]
 
 
 def test_a_system_that_fails_in_whatever_way_is_reported_and_stops_nothing() -> None:
@@ -333,8 +348,9 @@ SAMPLES: dict[str, dict[str, object]] = {
             "keyed": {
                 "a": {
                     "label": "A",
+                    "memory": MEMORY,
                     "steps": [
-                        {"asked": 1000, "memory": MEMORY, "verdict": "", **GOOD},
+                        {"asked": 1000, "verdict": "", **GOOD},
                         {"asked": 2000, "failed": "gone", "verdict": "gone"},
                     ],
                 }
