@@ -5,6 +5,7 @@ What stands between `<!-- bench NAME -->` and `<!-- end -->` is written anew; pl
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 import sys
@@ -309,14 +310,16 @@ def scale(found: dict[str, Any], kind: str) -> Table:
     sizes = sorted({int(size) for one in given.values() for size in one["at"]})
     rows = []
     for one in given.values():
-        cells = []
+        cells, medians = [], []
         for size in sizes:
             good = [run for run in one["at"].get(str(size), ()) if "failed" not in run]
             rates = [run["rate"] if "rate" in run else run["rates"][0] for run in good]
             memory = max((sum(run["memory"].values()) for run in good), default=0)
-            cells.append(f"{statistics.median(rates):,.0f} ({memory / 1e9:.2f})" if rates else "none")
-        rows.append([one["label"], *cells])
-    return ["events/s (peak memory, GB)", *(f"{size:,} {kind}" for size in sizes)], rows
+            medians.append(statistics.median(rates) if rates else math.nan)
+            cells.append(f"{medians[-1]:,.0f} ({memory / 1e9:.2f})" if rates else "none")
+        grown = medians[-1] / medians[0]
+        rows.append([one["label"], *cells, _NONE if math.isnan(grown) else f"{grown:.2f}"])
+    return ["events/s (peak memory, GB)", *(f"{kind}: {size:,}" for size in sizes), "last of first"], rows
 
 
 def scale_text(found: dict[str, Any]) -> str:

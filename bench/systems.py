@@ -127,7 +127,8 @@ def _base_settings(job: Job) -> dict[str, str]:
 def _by_hand(job: Job, settings: Mapping[str, str], **more: Any) -> list[Command]:
     from headrace.log.java import find_java
 
-    told = _told(job, spark={**_base_settings(job), **settings}, **more)
+    whole = {"spark.sql.streaming.numRecentProgressUpdates": "1000"}  # what was read is counted from all batches
+    told = _told(job, spark={**_base_settings(job), **settings, **whole}, **more)
     spark = {"JAVA_HOME": str(find_java().home), "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"}
     return [Command(arguments=[sys.executable, "-m", "bench.by_hand"], environment={**told, **spark})]
 

@@ -385,7 +385,7 @@ TEXTS = {
         ("soak", ["| keyed, 30 minutes | 1.0 | 2.0 |", "| 29 | in 1 s |", "soak-keyed.svg"]),
         ("slots", ["| keyed, 4 slots | 1.0 |", "| 6 | never |", "slots-keyed.svg"]),
         ("load", ["| keyed: A | 1,000 | 1.0 |", "none: gone", "load-keyed.svg"]),
-        ("scale", ["| A | 10 (2.50) | none |", "1,000 keys", "scale-keys.svg"]),
+        ("scale", ["| A | 10 (2.50) | none | - |", "keys: 1,000", "scale-keys.svg"]),
         ("recovery", ["| stage | by default, s |", "| notice | 0.58 (0.50 to 0.60) |"]),
         ("start", ["| session | 1.00 (0.50 to 2.00) |"]),
     ],
