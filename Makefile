@@ -115,7 +115,7 @@ bench-state: setup jars ## five million keys in RocksDB: rate, and memory of the
 bench-recovery: setup jars ## from kill -9 of the driver to the first new result, and what of it is whose
 	$(PYTHON) -m bench recovery
 
-chaos: setup jars servers ## three flows side by side, each killed fifty times; the nightly form of tests/chaos
+chaos: setup jars servers ## four flows side by side, in both modes, each killed fifty times; the nightly form of tests/chaos
 	HEADRACE_CHAOS_KILLS=50 $(PYTEST) tests/chaos -s
 
 windows: setup jars ## every kind of window with every emission and late policy; the long form of a test of tests/spark

@@ -1,8 +1,9 @@
 """Kills and other faults while records come in: nothing lost, nothing twice.
 
-The short form is one flow with three queries, one of each kind (nothing remembered, windows, keyed state), killed three
-times. `make chaos` runs them as three flows side by side, each with a driver of its own, kills fifty times, and
-executors of a cluster besides; of those the short form is `test_cluster.py`.
+The short form is one flow in micro-batches with three queries, one of each kind (nothing remembered, windows, keyed
+state), and one with three in real-time mode, which may repeat rows, each killed three times. `make chaos` runs four
+flows side by side, each with a driver of its own, kills fifty times, and executors of a cluster besides; of those the
+short form is `test_cluster.py`.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ def test_nothing_is_lost_and_nothing_doubled_whatever_dies(
     files = [folder / f"{name}.yaml" for name in ("kept", "windows", "keyed")]
     if KILLS <= SHORT:
         files = [as_one(files, folder / "all.yaml")]
+    files.append(folder / "quick.yaml")
 
     found = chaos(files, Asked(kills=KILLS, seconds=0, seed=KILLS, database=postgresql), print)
 

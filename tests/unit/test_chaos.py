@@ -22,7 +22,7 @@ from headrace.model import Schema, Source
 from headrace.observe import events
 from headrace.project import Project
 from headrace.run.journal import Entry
-from headrace.run.verify import spans_of
+from headrace.run.verify import spans_of, under_way
 from headrace.testing.chaos import faults
 from headrace.testing.chaos.clock import build as build_clock
 from headrace.testing.chaos.feed import made_up, records_for
@@ -124,21 +124,25 @@ def test_records_are_those_of_the_cases_or_made_up_to_fit(
 
 def test_an_outcome_is_good_only_if_all_that_can_be_compared_was_and_nothing_differs() -> None:
     recovery = {"driver": (3.0, 9.0), "clock": (4.0,)}
-    said = {"fed": 10, "read": 10, "recovery": recovery, "restarts": 2, "faults": {"driver": 2, "clock": 1}}
-    equal = {"sink": "out", "verdict": "equal", "why": "", "comparable": True}
-    missed = {"sink": "too", "verdict": "not compared", "why": "no batch is done yet", "comparable": True}
-    never = {"sink": "shown", "verdict": "not compared", "why": "a console", "comparable": False}
+    said = {"fed": 10, "recovery": recovery, "restarts": 2, "faults": {"driver": 2, "clock": 1}}
+    other = {"why": "", "allowed": "", "comparable": True}
+    equal = {"sink": "out", "verdict": "equal", **other, "allowed": "2 repeated, as at-least-once allows"}
+    wrong = {"sink": "out", "verdict": "differs", **other}
+    missed = {"sink": "too", "verdict": "not compared", **other, "why": "no batch is done yet"}
+    never = {"sink": "shown", "verdict": "not compared", **other, "why": "a console", "comparable": False}
 
-    def outcome(*sinks: dict[str, object], lost: int = 0) -> Outcome:
-        return Outcome(flow="a", lost=lost, duplicated=0, sinks=sinks, **said)  # type: ignore[arg-type]
+    def outcome(*sinks: dict[str, object], read: int = 10) -> Outcome:
+        return Outcome(flow="a", lost=0, duplicated=0, sinks=sinks, read=read, **said)  # type: ignore[arg-type]
 
-    found = [outcome(equal, never), outcome(equal, lost=1), outcome(equal, missed), outcome(never), outcome()]
+    found = [outcome(equal, never), outcome(wrong), outcome(equal, missed), outcome(never), outcome()]
     assert [o.good for o in found] == [True, False, False, False, False]
+    assert not outcome(equal, read=9).good, "one was never read"
     good = found[0].as_dict()
     assert (good["kills"], good["recovery_p50"], good["recovery_max"]) == (2, 4.0, 9.0)
     lines = told(found)
     assert lines[1].split() == ["a", "2", "1", "2", "10", "10", "0", "0", "4.0", "s", "9.0", "s", "good"]
     assert [line.split("s  ")[-1] for line in lines[2:6]] == ["differs", *["not all compared"] * 3]
+    assert "a: sink out: equal: 2 repeated, as at-least-once allows" in lines
     assert ["a", "clock", "1", "4.0", "s", "4.0", "s"] in [line.split() for line in lines]
     assert ["a", "driver", "2", "6.0", "s", "9.0", "s"] in [line.split() for line in lines]
 
@@ -148,6 +152,12 @@ def test_batches_without_late_records_are_read_together() -> None:
 
     assert spans_of(entries, 0, 4, {1: 0, 2: 3, 3: 0}) == [(0, 1, None), (2, 2, 10_000), (3, 3, None), (4, 4, 30_000)]
     assert spans_of(entries, 0, 1, {}) == [(0, 1, None)]  # there was no watermark before batch 1
+
+
+def test_in_real_time_the_batch_under_way_may_have_read_all_there_is() -> None:
+    done = Entry(7, 30, 99, (("in", 0, '{"clicks":{"0":12,"1":9}}'), ("new", 1, None)))
+
+    assert under_way(done) == Entry(8, 30, 99, (("in", 0, '{"clicks": {"0": -1, "1": -1}}'), ("new", 1, None)))
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,8 @@ def chaos(
     those of its cases, or with made-up ones; nothing of yours is written to. Kills: driver, executor (with --workers
     or --master), broker. Behind every second of them comes one of the other faults: pause, full-disk, slow-sink, clock
     (with a C compiler). At the end what the sinks hold is verified row by row and the ledger is audited. Exit code 1
-    if a row is lost or doubled, a sink that can be compared was not, or the ledger does not add up.
+    if a row is lost, or doubled where the guarantee of its sink does not allow it, a sink that can be compared was not,
+    or the ledger does not add up.
 
     \b
     Examples:
@@ -83,6 +84,10 @@ def chaos(
         sys.exit(1)
 
 
+_SAID = ("sink", "verdict", "allowed", "why")
+"""What is said of a sink."""
+
+
 def told(outcomes: list[Outcome]) -> list[str]:
     """The outcomes as a table, the faults by kind as another, and what must be said besides.
 
@@ -97,7 +102,7 @@ def told(outcomes: list[Outcome]) -> list[str]:
     lines = table(head, rows).splitlines()
     lines += ["", *table(("flow", "fault", "times", "recovery p50", "max"), kinds).splitlines(), ""]
     for o in outcomes:
-        lines += [f"{o.flow}: sink {s['sink']}: {s['verdict']}{': ' + s['why'] if s['why'] else ''}" for s in o.sinks]
+        lines += [f"{o.flow}: sink {': '.join(s[k] for k in _SAID if s[k])}" for s in o.sinks]
         lines += [f"{o.flow}: does not add up: {finding}" for finding in o.audit]
         lines += [f"{o.flow}: {o.failure}"] if o.failure else []
     return lines
@@ -113,7 +118,7 @@ def _verdict(outcome: Outcome) -> str:
         return "good"
     if outcome.failure:
         return "failed"
-    if outcome.lost or outcome.duplicated:
+    if outcome.differs:
         return "differs"
     return "does not add up" if outcome.audit else "not all compared"
 

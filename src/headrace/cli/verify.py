@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 def verify(run: str, first: int | None, last: int | None, as_json: bool) -> None:
     """Recompute what a run's sinks should hold, and compare row by row.
 
-    The flow is answered once more as a batch over exactly what the run has read. Exit code 1 if a row differs. With
-    --from or --to only rows that those batches should have written are looked for. Works while the run goes on;
-    of values that change, only those of the last two batches are known then.
+    The flow is answered once more as a batch over exactly what the run has read. Exit code 1 if a row differs by more
+    than the guarantee of its sink allows: rows may be repeated where that is at-least-once. With --from or --to only
+    rows that those batches should have written are looked for. Works while the run goes on; of values that change,
+    only those of the last two batches are known then.
 
     \b
     Examples:
@@ -60,12 +61,13 @@ def told(verdict: Verdict) -> list[str]:
     head = (
         f"{verdict.sink}: {'differs' if verdict.differs else 'equal'}: {found.rows:,} rows of batches {first} to {last}"
     )
-    counts = {"missing": found.missing, "unexpected": found.unexpected, "different": found.different}
-    said = ", ".join(f"{n:,} {kind}" for kind, n in counts.items() if n)
+    counts = found.counts()
+    said = ", ".join(f"{n:,} {kind}" for kind, n in counts.items()) if verdict.differs else verdict.allowed
     lines = [head + (f", {said}" if said else "") + late]
-    lines += [f"  {line}" for d in found.shown for line in _shown(d)]
-    more = sum(counts.values()) - sum(d.times for d in found.shown)
-    if found.shown and more > 0:
+    shown = found.shown if verdict.differs else ()
+    lines += [f"  {line}" for d in shown for line in _shown(d)]
+    more = sum(counts.values()) - sum(d.times for d in shown)
+    if shown and more > 0:
         lines.append(f"  … and {more:,} more")
     return [*lines, f"  note: {verdict.why}"] if verdict.why else lines
 

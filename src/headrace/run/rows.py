@@ -1,4 +1,4 @@
-"""Two frames compared row by row, however many rows there are: which are missing, unexpected or different.
+"""Two frames compared row by row, however many rows there are: which are missing, repeated, unexpected or different.
 
 Rows become text that is the same for equal values: doubles to twelve digits, since a sum depends on the order of
 its addends, times to the microsecond, maps sorted.
@@ -20,6 +20,9 @@ _TIMES = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
     "ignoreNullFields": "false",
 }
+KINDS = ("missing", "repeated", "unexpected", "different")
+_BESIDES = ("unexpected", "repeated")
+"""Rows that are there and should not be."""
 _ROW, _KEY, _WANTED, _HELD, _TIMES_WANTED, _TIMES_HELD = "row", "key", "wanted", "held", "n_wanted", "n_held"
 
 
@@ -28,7 +31,7 @@ class Difference:
     """One row that is not as it should be."""
 
     kind: str
-    """missing, unexpected or different."""
+    """missing, repeated, unexpected or different."""
     expected: dict[str, Any] | None
     found: dict[str, Any] | None
     times: int = 1
@@ -41,13 +44,15 @@ class Differences:
     rows: int
     """Rows that should be there."""
     missing: int = 0
+    repeated: int = 0
+    """Rows that should be there, but not so often."""
     unexpected: int = 0
     different: int = 0
     shown: tuple[Difference, ...] = ()
 
-    @property
-    def none(self) -> bool:
-        return not (self.missing or self.unexpected or self.different)
+    def counts(self, allowed: str | None = None) -> dict[str, int]:
+        """How many rows differ by kind, but for a kind that may."""
+        return {kind: n for kind in KINDS if kind != allowed and (n := getattr(self, kind))}
 
 
 def compare(
@@ -64,7 +69,7 @@ def compare(
     """What tells the held rows from those expected.
 
     `may` are rows that may be there already, since their batch is under way: at least `expected`. `before` so many
-    rows may be unexpected. With a key, rows are compared by it, and of several expected ones any may hold that no
+    rows may be there besides. With a key, rows are compared by it, and of several expected ones any may hold that no
     other is newer than. Unless `all_of_it` was expected, nothing is said about rows that were not.
     """
     if key:
@@ -76,16 +81,23 @@ def compare(
     found = found.persist()
     try:
         counted = {row["kind"]: int(row["n"]) for row in found.groupBy("kind").agg(F.sum("times").alias("n")).collect()}
-        unexpected = max(0, counted.get("unexpected", 0) - before) if all_of_it else 0
-        wanted = [k for k in ("missing", "different", "unexpected") if k != "unexpected" or unexpected]
-        rows = found.where(F.col("kind").isin(wanted)).orderBy("kind", _KEY, _WANTED, _HELD).limit(limit).collect()
+        if not all_of_it:
+            counted = {kind: n for kind, n in counted.items() if kind not in _BESIDES}
+        for kind in _BESIDES:
+            theirs = min(before, counted.get(kind, 0))
+            counted[kind], before = counted.get(kind, 0) - theirs, before - theirs
+        wanted = [kind for kind, n in counted.items() if n]
+        rows = (
+            found.where(F.col("kind").isin(wanted))
+            .orderBy(F.col("kind") == "repeated", "kind", _KEY, _WANTED, _HELD)
+            .limit(limit)
+            .collect()
+        )
     finally:
         found.unpersist()
     return Differences(
         rows=expected.count(),
-        missing=counted.get("missing", 0),
-        unexpected=unexpected,
-        different=counted.get("different", 0),
+        **{kind: counted.get(kind, 0) for kind in KINDS},
         shown=tuple(
             Difference(
                 kind=row["kind"],
@@ -109,12 +121,13 @@ def _as_bags(expected: DataFrame, may: DataFrame, held: DataFrame) -> DataFrame:
     times = F.when(F.col("there") < F.col("at_least"), F.col("at_least") - F.col("there")).otherwise(
         F.col("there") - F.greatest("at_least", "at_most")
     )
-    kind = F.when(F.col("there") < F.col("at_least"), "missing").otherwise("unexpected")
+    known = F.greatest("at_least", "at_most") > 0
+    kind = F.when(F.col("there") < F.col("at_least"), "missing").when(known, "repeated").otherwise("unexpected")
     return joined.select(
         kind.alias("kind"),
         F.lit("").alias(_KEY),
         F.when(kind == "missing", F.col(_ROW)).alias(_WANTED),
-        F.when(kind == "unexpected", F.col(_ROW)).alias(_HELD),
+        F.when(kind != "missing", F.col(_ROW)).alias(_HELD),
         times.alias("times"),
     ).where("times > 0")
 

@@ -10,6 +10,7 @@ have put through is added: both are in the run's home.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.compile.plan import Plan, Query
 from headrace.compile.spans import Again, Span
 from headrace.errors import HeadraceError, UsageError
-from headrace.model import Changes, Mode, Sink, Source, Step
+from headrace.model import Changes, Delivery, Mode, Sink, Source, Step
 from headrace.observe import events
 from headrace.operators.calls import Calls
 from headrace.project import Project
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
     from headrace.compile.where import Where
 
+_ALLOWED = {str(Delivery.AT_LEAST_ONCE): "repeated", str(Delivery.AT_MOST_ONCE): "missing"}
+"""How a sink's rows may differ by what it is promised."""
 _MOST_SPANS = 200
 """More parts than that make a plan that Spark takes minutes to read."""
 
@@ -53,14 +56,23 @@ class Verdict:
     """Records that came too late, and were dropped."""
     comparable: bool = True
     """Whether such a sink behind such a source can be compared at all."""
+    delivery: str = str(Delivery.EXACTLY_ONCE)
+    """What the sink is promised."""
 
     @property
     def differs(self) -> bool:
-        return self.found is not None and not self.found.none
+        return self.found is not None and bool(self.found.counts(_ALLOWED.get(self.delivery)))
+
+    @property
+    def allowed(self) -> str:
+        """What differs, and may by what the sink is promised."""
+        kind = _ALLOWED.get(self.delivery)
+        n = self.found.counts().get(kind, 0) if self.found is not None and kind is not None else 0
+        return f"{n:,} {kind}, as {self.delivery} allows" if n else ""
 
     def as_dict(self) -> dict[str, Any]:
         state = "not compared" if self.found is None else "differs" if self.differs else "equal"
-        return {"verdict": state, **asdict(self)}
+        return {"verdict": state, **asdict(self), "allowed": self.allowed}
 
 
 def verify(
@@ -107,6 +119,8 @@ def _query(
     checkpoint = home.checkpoint(query.name)
     entries = Journal(home.journal(query.name)).entries()
     done = last_committed(checkpoint)
+    if plan.mode is Mode.REAL_TIME and done is not None and entries:
+        done = min(done, max(entries))  # a batch is noted a moment after it is committed
     never = _never(plan, query)
     why = never or _cannot(plan, query, entries, done) or ("no batch is done yet" if done is None else "")
     if why or done is None:
@@ -114,6 +128,11 @@ def _query(
         return
     until = done if last is None else min(last, done)
     late = late_of(home, query.name)
+    if plan.mode is Mode.REAL_TIME:
+        entries = {
+            **{batch: entry for batch, entry in entries.items() if batch <= done},
+            done + 1: under_way(entries[done]),
+        }
     for sink in sinks:
         yield _sink(
             home, plan, query, sink, where, entries, (first or 0, until), late, all_of_it=(first, last) == (None,) * 2
@@ -136,7 +155,8 @@ def _sink(
 
     checkpoint = str(home.checkpoint(query.name))
     dropped = sum(n for batch, n in late.items() if batch <= batches[1])
-    verdict = Verdict(sink=sink.name, query=query.name, batches=batches, late=dropped)
+    [promised] = [promise for promise in plan.promises if promise.sink == sink.name]
+    verdict = Verdict(sink=sink.name, query=query.name, batches=batches, late=dropped, delivery=str(promised.delivery))
     try:
         # A range of a query that remembers is what it answered up to its end.
         start = 0 if query.stateful else batches[0]
@@ -171,6 +191,16 @@ def _sink(
     if _put_aside(plan, sink):
         return replace(verdict, found=found, late=0)
     return replace(verdict, found=found, why=_limits(plan, query, dropped))
+
+
+def under_way(entry: Entry) -> Entry:
+    """The batch behind one in real-time mode: there always is one, and how far it is only Kafka knows."""
+
+    def to_the_end(offset: str | None) -> str | None:
+        return offset and json.dumps({topic: dict.fromkeys(parts, -1) for topic, parts in json.loads(offset).items()})
+
+    sources = tuple((name, folder, to_the_end(offset)) for name, folder, offset in entry.sources)
+    return replace(entry, batch=entry.batch + 1, sources=sources)
 
 
 def _and_replayed(answer: DataFrame, *replayed: list[Path]) -> DataFrame:

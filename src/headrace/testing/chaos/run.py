@@ -22,7 +22,7 @@ from typing import Any
 
 from headrace.errors import EndpointError, HeadraceError, UsageError
 from headrace.log import broker, topics
-from headrace.model import Source
+from headrace.model import Mode, Source
 from headrace.observe import events
 from headrace.project import Project, kafka_client
 from headrace.run.audits import of_run
@@ -84,7 +84,12 @@ class Outcome:
 
     @property
     def good(self) -> bool:
-        return self.compared and not (self.failure or self.lost or self.duplicated or self.audit)
+        return self.compared and not (self.failure or self.differs or self.audit)
+
+    @property
+    def differs(self) -> bool:
+        """Whether a record was not read, or a sink differs by more than it is promised."""
+        return self.read < self.fed or any(sink["verdict"] == "differs" for sink in self.sinks)
 
     @property
     def compared(self) -> bool:
@@ -156,7 +161,7 @@ def chaos(files: Sequence[Path], asked: Asked, tell: Callable[[str], None] = lam
                 raise EndpointError("the sources could not be fed", detail=str(thread.failure))
         tell("reading the rest, closing windows")
         with ThreadPoolExecutor(len(moved)) as together:
-            for done in [together.submit(trial.finish, m, children[m.flow.name]) for m in moved]:
+            for done in [together.submit(trial.finish, m, children[m.flow.name], feeders[m.flow.name]) for m in moved]:
                 done.result()
         session = local_session(project)
         return [trial.outcome(m, feeders[m.flow.name], session, client) for m in moved]
@@ -224,10 +229,8 @@ def running(moved: Moved, asked: Asked, clock: Clock | None) -> Iterator[subproc
 
 def fed_queries(moved: Moved) -> frozenset[str]:
     """The queries of a flow that are given records all the time, so that each has batches as long as it is well."""
-    from headrace.compile.planner import plan
-
     fed = {source.name for source in moved.streams if source.connector in FED}
-    return frozenset(query.name for query in plan(moved.flow).queries if fed.intersection(query.sources))
+    return frozenset(query.name for query in moved.plan.queries if fed.intersection(query.sources))
 
 
 def counted(kinds: Sequence[str]) -> list[str]:
@@ -369,12 +372,21 @@ class _Trial:
         self.stuck[name] = f"no batch{whose} was committed any more: {log.read_text(errors='replace')[-1500:].strip()}"
         return None
 
-    def finish(self, moved: Moved, child: subprocess.Popen[bytes]) -> None:
-        """Stops the run between two batches, and then lets it read all that is left and end."""
+    def finish(self, moved: Moved, child: subprocess.Popen[bytes], feeders: Sequence[Feeder]) -> None:
+        """Stops the run between two batches, and then lets it read all that is left and end.
+
+        In real-time mode it first reads all, since what can end is a run in micro-batches.
+        """
         if moved.flow.name in self.stuck:
             return
+        real_time = moved.plan.mode is Mode.REAL_TIME
+        deadline, fed = time.monotonic() + PATIENCE, sum(feeder.fed for feeder in feeders)
+        while real_time and self._read(moved, feeders) < fed and time.monotonic() < deadline:
+            time.sleep(0.2)
         child.send_signal(signal.SIGTERM)
         child.wait(120)
+        if real_time:
+            return
         command = _command(moved, "--until-done", "--restarts", "20", master=self.asked.master)
         ended = subprocess.run(
             command, cwd=self.project.root, capture_output=True, text=True, timeout=1200, check=False
@@ -399,7 +411,7 @@ class _Trial:
             fed=fed,
             read=read if read >= 0 else fed,
             lost=unread + sum(f.missing + f.different for f in found),
-            duplicated=sum(f.unexpected for f in found),
+            duplicated=sum(f.repeated + f.unexpected for f in found),
             recovery={kind: tuple(seconds) for kind, seconds in self.recovery[name].items()},
             restarts=sum(1 for e in events.read(moved.home.events) if e["event"] == "restarted"),
             sinks=tuple(v.as_dict() for v in verdicts),

@@ -7,8 +7,9 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from headrace.connectors.files import located
@@ -17,6 +18,9 @@ from headrace.model import Flow, Sink, Source
 from headrace.options import Secret
 from headrace.project import Project
 from headrace.run.home import Home, home_of
+
+if TYPE_CHECKING:
+    from headrace.compile.plan import Plan
 
 DATABASE = "HEADRACE_CHAOS_DATABASE"
 """The variable by which the moved flow finds its database, so that no address is written down."""
@@ -32,6 +36,12 @@ class Moved:
     flow: Flow
     file: Path
     project: Project
+
+    @cached_property
+    def plan(self) -> Plan:
+        from headrace.compile.planner import plan
+
+        return plan(self.flow)
 
     @property
     def home(self) -> Home:
