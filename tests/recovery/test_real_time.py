@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from headrace.model import Mode
 from headrace.observe import events
 from headrace.run.checkpoint import resume_point
 from headrace.run.home import Home, home_of
+from headrace.run.real_time import FEW
 from headrace.testing.compare import difference
 from tests.commands import Place, place_of_work
 from tests.waiting import eventually, tail
@@ -268,8 +270,6 @@ def varied() -> list[dict[str, Any]]:
 
 
 def test_both_modes_leave_the_same_in_every_sink(place: Place, broker: str, postgresql: str) -> None:
-    import sqlite3
-
     import psycopg
     from confluent_kafka import Producer
 
@@ -333,3 +333,76 @@ def test_both_modes_leave_the_same_in_every_sink(place: Place, broker: str, post
     lines = {name: sorted(line for line in out.splitlines() if '"id"' in line) for name, out in said.items()}
     assert len(lines["micro"]) == len(given)
     assert lines["quick"] == lines["micro"]
+
+
+CUT_SHORT = """
+flow: {name}
+goal: {{latency: 20 ms, checkpoint: 20 seconds}}
+sources:
+  clicks:
+    kafka: {{topic: {name}, client: {{max.partition.fetch.bytes: 1}}}}  # slowly: one record at a time
+    format: json
+    schema: k STRING, at TIMESTAMP
+    time: {{column: at, watermark: 1 second}}
+steps:
+  counts:
+    from: clicks
+    aggregate: {{by: k, window: {{tumbling: 10 seconds}}, compute: {{n: count(*)}}, emit: changes}}
+sinks:
+  table: {{from: counts, sqlite: {{path: counts.db, table: counts, key: [window_start, k]}}}}
+"""
+SLOW = 2_000
+
+
+def test_what_an_attempt_that_was_cut_short_has_counted_is_not_late_when_it_is_read_again(
+    place: Place, broker: str
+) -> None:
+    """One partition is read much later than the other, in another batch than before the kill."""
+    from confluent_kafka import Producer
+
+    name = f"cut-{uuid4().hex[:8]}"
+    (place.root / "headrace.toml").write_text(f'[kafka]\nbootstrap = "{broker}"\n')
+    (place.root / "cut.yaml").write_text(CUT_SHORT.format(name=name))
+    topics.create({"bootstrap.servers": broker}, name, partitions=2)
+    producer = Producer({"bootstrap.servers": broker, "batch.num.messages": 1})
+    at = lambda second: f"2026-01-01T00:{second // 60:02d}:{second % 60:02d}Z"  # noqa: E731
+
+    def send(partition: int, second: int, times: int) -> None:
+        for _ in range(times):
+            producer.produce(name, json.dumps({"k": "a", "at": at(second)}), partition=partition)
+            producer.poll(0)
+        assert producer.flush(60) == 0
+
+    send(0, 100, 1)
+    child = place.start("run", "cut.yaml")
+    home = home_of(place.root / ".headrace", name)
+    told = lambda: f"{child.poll()}\n{tail(home.log)}"  # noqa: E731
+
+    def done() -> int:
+        return sum(1 for event in events.read(home.events) if event["event"] == "progress") if home.exists else 0
+
+    def counted() -> dict[str, int]:
+        with sqlite3.connect(place.root / "counts.db") as database:
+            return dict(database.execute("SELECT substr(window_start, 15, 5), n FROM counts").fetchall())
+
+    eventually(lambda: done() > FEW, 120, diagnose=told)  # from here on a batch lasts for twenty seconds
+    send(0, 200, 1)
+    send(1, 150, SLOW)
+    before = done()
+    eventually(lambda: counted().get("02:30") == SLOW, 60, diagnose=lambda: f"{counted()}\n{told()}")
+    assert done() == before, "it is all in one batch, which is not done"
+    driver = home.read().driver
+    assert driver is not None
+    os.kill(driver.pid, signal.SIGKILL)
+    read = {name: {"0": 2, "1": SLOW}}
+    query = plan(load(place.root / "cut.yaml")).queries[0].name
+    eventually(
+        lambda: (point := resume_point(home.checkpoint(query))) is not None and point["offsets"] == [read],
+        120,
+        diagnose=told,
+    )
+    verdict = json.loads(place.run("verify", name, "--json").out)["sinks"][0]
+    child.send_signal(signal.SIGINT)
+    place.ended(child)
+    assert (verdict["verdict"], verdict["late"]) == ("equal", 0)
+    assert counted() == {"01:40": 1, "03:20": 1, "02:30": SLOW}

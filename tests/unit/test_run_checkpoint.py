@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headrace.compile.leaves import Leaf
-from headrace.run.checkpoint import forget_unplanned
+from headrace.run.checkpoint import forget_unplanned, hold_back
 
 
 def written(folder: Path, **files: str) -> Path:
@@ -32,3 +32,15 @@ def test_files_listed_for_a_batch_that_was_never_begun_are_listed_again(tmp_path
     assert names(files) == {"0", "1", ".1.crc", "3.compact"}
     assert names(topic) == {"0", "7"}
     assert names(others) == {"0", "5"}
+
+
+def test_the_next_batch_may_begin_with_the_watermark_of_the_last_one(tmp_path: Path) -> None:
+    assert hold_back(tmp_path) == (0, 0), "nothing is done yet"
+    written(tmp_path / "offsets", **{"6": 'v1\n{"batchWatermarkMs":4000}\n{"t":{"0":9}}'})
+    commit = 'v1\n{"nextBatchWatermarkMs": 9000, "stateUniqueIds": {"0": [["a"]]}}'
+    written(tmp_path / "commits", **{"6": commit, ".6.crc": "of what was there"})
+
+    assert hold_back(tmp_path) == (4000, 9000)
+    assert (tmp_path / "commits" / "6").read_text() == commit.replace("9000", "4000")
+    assert names(tmp_path / "commits") == {"6"}
+    assert hold_back(tmp_path) == (4000, 4000)

@@ -287,7 +287,8 @@ def _compiled(session: SparkSession, jvm: Any) -> Any:
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     compiler.setParentClassLoader(jvm.java.lang.Thread.currentThread().getContextClassLoader())
     compiler.cook(_JAVA)
-    jar = Path(tempfile.mkdtemp(prefix="headrace-row-port-")) / "row-port.jar"
+    scratch = session.sparkContext.getConf().get("spark.local.dir")  # a run's own, and gone with its driver
+    jar = Path(tempfile.mkdtemp(prefix="row-port-", dir=scratch)) / "row-port.jar"
     with zipfile.ZipFile(jar, "w") as file:
         for name, code in compiler.getBytecodes().items():
             file.writestr(f"{str(name).replace('.', '/')}.class", bytes(code))

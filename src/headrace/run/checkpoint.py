@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from headrace.compile.leaves import Leaf
+from headrace.run.remote import RemotePath
 
 
 @dataclass(frozen=True)
@@ -92,6 +94,36 @@ def forget_unplanned(checkpoint: Path, leaves: Sequence[Leaf]) -> None:
             if listed.name.isdigit() and int(listed.name) > taken["logOffset"]:
                 listed.with_name(f".{listed.name}.crc").unlink(missing_ok=True)
                 listed.unlink()
+
+
+def hold_back(checkpoint: Path) -> tuple[int, int]:
+    """Lets the next batch begin with the watermark of the last one done; it, and what it would have begun with."""
+    batch = last_committed(checkpoint)
+    if batch is None:
+        return 0, 0
+    path, mark = (
+        checkpoint / "commits" / str(batch),
+        int(planned(checkpoint, batch).metadata.get("batchWatermarkMs", 0)),
+    )
+    version, said = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
+    before = int(json.loads(said)["nextBatchWatermarkMs"])
+    if before != mark:
+        write_whole(path, "\n".join([version, json.dumps({**json.loads(said), "nextBatchWatermarkMs": mark})]))
+    return mark, before
+
+
+def write_whole(path: Path | RemotePath, text: str) -> None:
+    """Makes a log's file appear whole or not at all, as Spark does. No checksum beside it: Spark takes it without."""
+    if isinstance(path, RemotePath):
+        path.write_whole(text)
+        return
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+    draft = path.with_name(f".{path.name}.headrace.tmp")
+    with draft.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(path)
 
 
 def _offset(text: str) -> Any:

@@ -12,14 +12,12 @@ has nothing left to emit, and is not drained.
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, datetime
 from pathlib import Path
 
 from headrace.compile.plan import Query
 from headrace.model import Changes
-from headrace.run.checkpoint import last_committed, last_planned, planned
-from headrace.run.remote import RemotePath
+from headrace.run.checkpoint import last_committed, last_planned, planned, write_whole
 
 END_OF_TIME = int(datetime(9999, 1, 1, tzinfo=UTC).timestamp() * 1000)
 """Later than any record, and still a time that can be written down."""
@@ -46,7 +44,7 @@ def plan_flush(checkpoint: Path) -> int | None:
     entry = planned(checkpoint, done)
     if entry.metadata.get("batchWatermarkMs") == END_OF_TIME:
         return None
-    _write_new(checkpoint / "offsets" / str(done + 1), entry.at_watermark(END_OF_TIME).render())
+    write_whole(checkpoint / "offsets" / str(done + 1), entry.at_watermark(END_OF_TIME).render())
     return done + 1
 
 
@@ -62,19 +60,5 @@ def plan_watermark(checkpoint: Path, milliseconds: int, *, refused: bool = False
     entry = planned(checkpoint, begun)
     if entry.metadata.get("batchWatermarkMs", 0) >= milliseconds:
         return None
-    _write_new(checkpoint / "offsets" / str(done + 1), entry.at_watermark(milliseconds).render())
+    write_whole(checkpoint / "offsets" / str(done + 1), entry.at_watermark(milliseconds).render())
     return done + 1
-
-
-def _write_new(path: Path | RemotePath, text: str) -> None:
-    """Makes the file appear whole or not at all, as Spark does. No checksum beside it: Spark takes it without."""
-    if isinstance(path, RemotePath):
-        path.write_whole(text)
-        return
-    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-    draft = path.with_name(f".{path.name}.flush.tmp")
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(path)

@@ -25,6 +25,7 @@ from headrace.run.home import Home
 from headrace.run.journal import Journal, note
 from headrace.run.ledger import Ledger
 from headrace.run.queries import Running, Stopping, has_watermark, noting
+from headrace.run.resumed import going_on
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
@@ -161,8 +162,10 @@ def start_query(plan: Plan, settler: Settler, stopping: Stopping) -> Unbroken:
     assert plan.checkpoint is not None
     every, lowered, query = plan.checkpoint.total_seconds(), settler.lowered, settler.lowered.query
 
+    watermarked, where = has_watermark(lowered.trunk), lowered.where
+
     def begin(trigger: dict[str, Any]) -> StreamingQuery:
-        return (
+        stream = (
             lowered.stream()
             .queryName(query.name)
             .outputMode("update")
@@ -170,15 +173,17 @@ def start_query(plan: Plan, settler: Settler, stopping: Stopping) -> Unbroken:
             # Spark would note some batches later than it reports them, and others not at all.
             .option("asyncProgressTrackingEnabled", "false")
             .trigger(**trigger)
-            .start()
         )
+        if not watermarked:
+            return stream.start()
+        return going_on(where.session, plan, query, settler.checkpoint, where.kafka, stream.start)
 
     first = min(every, FIRST)
     trigger = {"realTime": f"{round(first * 1000)} milliseconds"}
     settler.start()
     running = Unbroken(
         query=query,
-        watermarked=has_watermark(lowered.trunk),
+        watermarked=watermarked,
         begin=begin,
         trigger=trigger,
         stopping=stopping,
@@ -187,6 +192,6 @@ def start_query(plan: Plan, settler: Settler, stopping: Stopping) -> Unbroken:
         every=every,
     )
     if first < every:
-        java: Any = lowered.where.session._jvm
+        java: Any = where.session._jvm
         settler.warm = lambda: java.headrace.RealTime.every(running.spark._jsq, round(every * 1000))
     return running
