@@ -101,14 +101,13 @@ def hold_back(checkpoint: Path) -> tuple[int, int]:
     batch = last_committed(checkpoint)
     if batch is None:
         return 0, 0
-    path, mark = (
-        checkpoint / "commits" / str(batch),
-        int(planned(checkpoint, batch).metadata.get("batchWatermarkMs", 0)),
-    )
-    version, said = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
-    before = int(json.loads(said)["nextBatchWatermarkMs"])
+    mark = int(planned(checkpoint, batch).metadata.get("batchWatermarkMs", 0))
+    path = checkpoint / "commits" / str(batch)
+    *head, last = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
+    said = json.loads(last)
+    before = int(said["nextBatchWatermarkMs"])
     if before != mark:
-        write_whole(path, "\n".join([version, json.dumps({**json.loads(said), "nextBatchWatermarkMs": mark})]))
+        write_whole(path, "\n".join([*head, json.dumps({**said, "nextBatchWatermarkMs": mark})]))
     return mark, before
 
 
