@@ -2,7 +2,8 @@
 
 A folder of tests/golden/flows holds a flow, its input as JSON files (one a batch; for a topic, records and the times at
 which they arrived), the tables it looks things up in, and the rows each sink must hold, which were worked out without
-Headrace. Late records in them are late however the input is cut: the watermark stands still around them.
+Headrace. Late records in them are late however the input is cut: the watermark stands still around them. The records of
+a topic take its partitions in turns, since which of them are read together says what is late.
 """
 
 from __future__ import annotations
@@ -74,14 +75,14 @@ class Golden:
         return f"{self.mark}-{folder.name}"
 
     def send(self) -> None:
-        """Sends the records of topics that are there and were not sent."""
+        """Sends the records of topics that are there and were not sent, to each partition in turn."""
         producer = Producer(self.client)
         for folder in self.topics:
             for file in sorted(set(folder.iterdir()) - self.sent):
-                for line in file.read_text().splitlines():
+                for number, line in enumerate(file.read_text().splitlines()):
                     record = json.loads(line)
                     value = json.dumps(record["value"])
-                    producer.produce(self.topic(folder), value, timestamp=record["timestamp"])
+                    producer.produce(self.topic(folder), value, partition=number % 2, timestamp=record["timestamp"])
                 self.sent.add(file)
         assert producer.flush(30) == 0
 
