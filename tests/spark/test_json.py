@@ -6,7 +6,9 @@ import json
 import math
 import random
 import re
+from collections.abc import Callable
 from datetime import UTC, date, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,6 +16,7 @@ import pytest
 from bench.rules import decode_by_spark
 from headrace.formats.json import JsonFormat, JsonOptions
 from headrace.model import Schema
+from headrace.model.types import Array, DataType, Field, Map, Struct
 from tests.bad_inputs import INPUTS
 
 if TYPE_CHECKING:
@@ -22,6 +25,12 @@ if TYPE_CHECKING:
 COLUMNS = Schema.parse(
     "s STRING, b BOOLEAN, t TINYINT, m SMALLINT, i INT, l BIGINT, d DOUBLE, at TIMESTAMP, day DATE, "
     "c DECIMAL(12,2), f DECIMAL(4,4), h DECIMAL(18,0)"
+)
+NESTED = Schema.parse(
+    "l ARRAY<BIGINT>, t ARRAY<STRING>, ll ARRAY<ARRAY<DOUBLE>>, "
+    "o STRUCT<x: INT, s: STRING, d: STRUCT<at: TIMESTAMP, y: DATE>>, "
+    "m MAP<STRING, STRING>, mo MAP<STRING, STRUCT<b: BOOLEAN>>, os ARRAY<STRUCT<k: STRING, n: DECIMAL(12,2)>>, "
+    "w DECIMAL(38,10), z DECIMAL(19,19), f FLOAT"
 )
 WHOLE = ["0", "-0", "7", "-7", "127", "128", "-129", "32768", "99999", "2147483647", "2147483648", "-2147483649"]
 WHOLE += ["999999999", "1234567890", "999999999999999999", "9223372036854775807", "9223372036854775808", "1" * 400]
@@ -158,8 +167,11 @@ HUGE = re.compile(rb"[eE][+-]?\d{4,}")
 """What Spark is not asked about: it makes all digits of a DECIMAL, and 1e34567890 takes it minutes."""
 
 
-def told(name: str) -> str:
-    """A column as a text that tells -0.0 from 0.0, and a time that Python has no year for."""
+def told(field: Field) -> str:
+    """A column as a text that tells -0.0 from 0.0, null from "null", and a time that Python has no year for."""
+    name = field.name
+    if isinstance(field.type, Array | Map | Struct):
+        return f"to_json(struct({name}), map('ignoreNullFields', 'false')) AS {name}"
     return f"CAST({'unix_micros(at)' if name == 'at' else name} AS STRING) AS {name}"
 
 
@@ -171,7 +183,7 @@ def compared(spark: SparkSession, given: list[bytes | None], schema: Schema) -> 
     frame = frame.sortWithinPartitions("n")
     row, bad = decode_by_spark(None, F.col("value"), schema)
     ours, reason = JsonFormat(JsonOptions()).decode(F.col("value"), schema)
-    texts = [told(name) for name in schema.names]
+    texts = [told(field) for field in schema]
 
     def collected(bad: Column, row: Column) -> list[Any]:
         read = frame.select("n", bad.alias("bad"), row.alias("r")).select("n", "bad", "r.*")
@@ -193,11 +205,54 @@ def test_every_record_is_read_as_spark_reads_it(spark: SparkSession) -> None:
     assert not wrong, "\n".join(wrong[:40])
 
 
+SHAPES = ['"l": @', '"l": [@]', '"l": [1, @, 2]', '"t": [@, "b"]', '"ll": [[], [@], null, [1.5, @]]', '"o": @']
+SHAPES += ['"o": {"x": @}', '"o": {"s": @, "y": 1}', '"o": {"d": {"at": @}, "x": 1}', '"o": {"d": {"y": @}}', '"m": @']
+SHAPES += ['"m": {"a": @}', '"m": {"a": "b", "c": @}', '"mo": {"a": {"b": @}}', '"mo": {"": @}', '"os": [{"k": @}]']
+SHAPES += [
+    '"os": [{"n": @}, {}, {"k": "a"}, null]',
+    '"os": @',
+    '"w": @',
+    '"z": @',
+    '"f": @',
+    '"q": {"o": [@]}, "l": []',
+]
+ODDLY_NESTED = [
+    '"l": [1, ]',
+    '"l": [,]',
+    '"l": [1 2]',
+    '"l": [1',
+    '"o": {"x": 1, "x": 2}',
+    '"o": {"x": 1, }',
+    '"o": {',
+    "]",
+]
+ODDLY_NESTED += ['"m": {"a": "b", "a": "c"}', '"m": {"a": "b", "b": "b", "a": "b"}', '"m": {"\\u0061": "b", "a": "c"}']
+ODDLY_NESTED += ['"m": {"é": "ü", "": ""}', '"m": {a: "b"}', '"m": {"a" "b"}', '"o": {"\\u0078": 1}', '"o": {"X": 1}']
+ODDLY_NESTED += ['"o": {"x": 1}, "o": {"x": 2}', '"l": [1}', '"o": {"x": 1]', '"ll": [[1], [2]', '"ll": [[1]], [2]]']
+ODDLY_NESTED += ['"l": [ 1 ,\t2\r\n, 3 ] , "o" : { "x" : 1 , "s" : "a" }', '"o": {"s": "é", "d": null}, "t": ["é"]']
+ODDLY_NESTED += [f'"m": {{{", ".join(f"{json.dumps(str(n))}: {json.dumps(str(n))}" for n in range(40))}}}', '"l": {}']
+ODDLY_NESTED += [f'"l": {[*range(100)]}', f'"os": [{", ".join(["{}"] * 9)}]', '"o": []', '"m": []', '"o": {"d": {}}']
+
+
+def test_every_value_is_read_as_spark_reads_it_within_lists_maps_and_structs(spark: SparkSession) -> None:
+    made = [f"{{{shape.replace('@', value)}}}" for shape in SHAPES for value in VALUES_IN_JSON]
+    made += [f"{{{text}}}" for text in ODDLY_NESTED]
+    given = [text.encode() for text in made if not HUGE.search(text.encode())]
+    wrong = compared(spark, given, NESTED)
+    assert not wrong, f"{len(wrong)}\n" + "\n".join(wrong[:40])
+
+
 VALID = [
     '{"s": "straße 東京 😀", "b": true, "t": -12, "m": 1234, "i": 123456789, "l": -123456789012345678, "d": 1.5e-3}',
     '{"at": "2024-02-29T23:59:59.123456+05:30", "day": "1999-12-31", "c": -1234567890.12, "f": 0.0625, "h": 7}',
     '{"x": [1, {"y": "\\u00e9\\n"}, null], "s": "a\\"b\\\\c", "d": 0.1, "b": false, "l": 0, "day": "0001-01-01"}',
     ' {"s" : "" ,\t"c" : 0.10 , "m": -0, "at" : "1900-01-01T00:00:00Z", "h":-123456789012345678, "f":-0.9999}\r\n',
+]
+VALID_NESTED = [
+    '{"l": [1, -22, null, 333], "t": ["a", "straße", "\\n\\u00e9", null], "ll": [[1.5, -2], [], null], "f": 1.5}',
+    '{"o": {"x": 7, "s": "a", "d": {"at": "2024-02-29T23:59:59.5Z", "y": "2024-02-29"}}, "w": 12345678.9012345678}',
+    ' { "m" : { "a" : "b" , "é":"ü", "c": null } ,\t"mo": {"x": {"b": true}, "y": {}, "z": null}, "l" : [ ] }\n',
+    '{"os": [{"k": "a", "n": 1.25}, {"n": -3, "other": [1, {"k": 2}]}, null], "o": {"q": {}, "d": null}, "z": 0.5}',
 ]
 BROKEN = [
     b"\xff",
@@ -213,13 +268,13 @@ BROKEN = [
 """Bytes that are no UTF-8, or only for some."""
 
 
-def mutated(count: int) -> list[bytes | None]:
+def mutated(count: int, valid: list[str]) -> list[bytes | None]:
     """Valid records with a few bytes changed, left out, put in or doubled."""
     draw = random.Random(11)
     likely = [bytes([c]) for c in b'{}[]":,\\ \n\t\r-+.0123456789eEntfasu/TZ\x00\x1f\x7f'] + BROKEN
     made: list[bytes | None] = []
     for number in range(count):
-        record = VALID[number % len(VALID)].encode()
+        record = valid[number % len(valid)].encode()
         for _ in range(draw.choice([1, 1, 1, 2, 3])):
             at = draw.randrange(len(record))
             new = draw.choice(likely) if draw.random() < 0.7 else bytes([draw.randrange(256)])
@@ -231,12 +286,15 @@ def mutated(count: int) -> list[bytes | None]:
     return made
 
 
-def test_a_valid_record_with_some_bytes_changed_is_read_as_spark_reads_it(spark: SparkSession) -> None:
-    given = mutated(6000)
+@pytest.mark.parametrize(("columns", "valid"), [(COLUMNS, VALID), (NESTED, VALID_NESTED)], ids=["flat", "nested"])
+def test_a_valid_record_with_some_bytes_changed_is_read_as_spark_reads_it(
+    spark: SparkSession, columns: Schema, valid: list[str]
+) -> None:
+    given = mutated(6000, valid)
     broken = [f'{{"s": "a@b", "x@": {{"y": "@"}}, "l": {n}}}'.encode().replace(b"@", b) for n, b in enumerate(BROKEN)]
-    wrong = compared(spark, [*(text.encode() for text in VALID), *broken, *given], COLUMNS)
+    wrong = compared(spark, [*(text.encode() for text in valid), *broken, *given], columns)
     assert not wrong, f"{len(wrong)}\n" + "\n".join(wrong[:40])
-    plain = sum(is_plain(spark, value) for value in given[:400] if value is not None)
+    plain = sum(is_plain(spark, value, columns) for value in given[:400] if value is not None)
     assert 20 < plain < 380, "both ways are taken"
 
 
@@ -415,16 +473,10 @@ def test_days_of_all_years_are_written_as_spark_writes_them(spark: SparkSession,
     assert [row["ours"] for row in both] == [row["theirs"] for row in both]
 
 
-def test_records_with_lists_and_structs_are_read_as_spark_reads_them(spark: SparkSession) -> None:
-    schema = Schema.parse("s STRING, a ARRAY<INT>, o STRUCT<x: BIGINT>, r FLOAT")
-    given = [b'{"s": "a", "a": [1, 2], "o": {"x": 7}, "r": 1.5}', b'{"a": ["x"]}', b'{"o": null}', b"[]", None]
-    assert not [w for w in compared(spark, given, schema) if " a:" not in w and " o:" not in w]
-
-
-def is_plain(spark: SparkSession, value: bytes) -> bool:
+def is_plain(spark: SparkSession, value: bytes, columns: Schema = COLUMNS) -> bool:
     """Whether Spark's parser is left out: asked of the reader itself."""
     java: Any = spark._jvm
-    return bool(java.headrace.JsonReader.isPlain(value, COLUMNS.ddl(), "UTC"))
+    return bool(java.headrace.JsonReader.isPlain(value, columns.ddl(), "UTC"))
 
 
 @pytest.mark.parametrize(
@@ -447,9 +499,27 @@ def test_what_is_plain_is_not_left_to_spark(value: bytes, plain: bool, spark: Sp
     assert is_plain(spark, value) is plain
 
 
+@pytest.mark.parametrize(
+    ("value", "plain"),
+    [
+        *((text.encode(), True) for text in VALID_NESTED),
+        (b'{"l": ["1"]}', False),
+        (b'{"o": {"x": 1, "x": 1}}', False),
+        (b'{"m": {"a": "b", "a": "b"}}', False),
+    ],
+)
+def test_what_is_plain_in_lists_maps_and_structs_is_not_left_to_spark(
+    value: bytes, plain: bool, spark: SparkSession
+) -> None:
+    assert is_plain(spark, value, NESTED) is plain
+
+
 TYPES = [
     *("STRING", "BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "BINARY", "DATE"),
-    *("TIMESTAMP", "TIMESTAMP_NTZ", "VARIANT", "ARRAY<INT>", "MAP<STRING, INT>", "STRUCT<x: INT>"),
+    *("TIMESTAMP", "TIMESTAMP_NTZ", "VARIANT", "ARRAY<INT>", "MAP<STRING, INT>", "STRUCT<x: INT>", "MAP<INT, INT>"),
+    *("ARRAY<BINARY>", "ARRAY<ARRAY<TIMESTAMP>>", "MAP<STRING, TIMESTAMP_NTZ>", "MAP<STRING, TIMESTAMP>"),
+    *("STRUCT<x: INT, y: STRUCT<z: VARIANT>>", "STRUCT<`größe`: INT>", 'ARRAY<STRUCT<`a"b`: INT>>', "STRUCT<t: DATE>"),
+    *("MAP<STRING, MAP<DATE, INT>>", "STRUCT<x: ARRAY<TIMESTAMP>>"),
     *(f"DECIMAL({digits},{scale})" for digits in (1, 9, 18, 19, 38) for scale in (0, digits // 2, digits)),
 ]
 NAMES = ["n", "größe", "東京", "a b", "a.b", 'a"b', "a\\b", "a\tb", "\x7f", "~", "[", "]", "!", "#", "😀", "A"]
@@ -463,6 +533,20 @@ def java_reads(spark: SparkSession, schema: Schema, zone: str) -> bool:
     return bool(java.headrace.JsonReader.isPlain(b"{}", schema.ddl(), zone))
 
 
+def some(kind: DataType) -> str:
+    """A plain value of a type, as SQL."""
+    match kind:
+        case Array(item):
+            return f"array({some(item)})"
+        case Map(key, value):
+            return f"map({some(key)}, {some(value)})"
+        case Struct(fields):
+            named = (f"'{field.name}', {some(field.type)}" for field in fields)
+            return f"named_struct({', '.join(named)})"
+    value = {"boolean": "true", "date": "DATE'2024-01-01'", "timestamp": "TIMESTAMP'2024-01-01 00:00:00Z'"}
+    return f"CAST({value.get(str(kind), '0')} AS {kind})"
+
+
 def java_writes(spark: SparkSession, schema: Schema, zone: str) -> bool:
     """Whether the writer in Java writes a row of plain values of these columns: asked of itself."""
     from pyspark.sql import functions as F
@@ -472,17 +556,16 @@ def java_writes(spark: SparkSession, schema: Schema, zone: str) -> bool:
     (make,) = kind.getDeclaredConstructors()
     (ask,) = [m for m in kind.getDeclaredMethods() if m.getName() == "isPlain"]
     (prepare,) = [m for m in kind.getDeclaredMethods() if m.getName() == "prepare"]
-    plain = kind.getDeclaredField("plain")
-    for private in (make, ask, prepare, plain):
+    shape = kind.getDeclaredField("shape")
+    for private in (make, ask, prepare, shape):
         private.setAccessible(True)
     structure = java.org.apache.spark.sql.types.StructType.fromDDL(schema.ddl())
     no_options = getattr(java.scala.collection.immutable, "Map$").__getattr__("MODULE$").empty()
     writer = make.newInstance(_objects(spark, structure, zone, True, no_options))
     prepare.invoke(writer, _objects(spark))
-    if not plain.get(writer):
+    if shape.get(writer) is None:
         return False
-    value = {"boolean": "true", "date": "DATE'2024-01-01'", "timestamp": "TIMESTAMP'2024-01-01 00:00:00Z'"}
-    columns = [F.expr(f"CAST({value.get(str(f.type), '1')} AS {f.type})").alias(f"c{n}") for n, f in enumerate(schema)]
+    columns = [F.expr(some(f.type)).alias(f"c{n}") for n, f in enumerate(schema)]
     (row,) = spark.range(1).select(*columns)._jdf.queryExecution().executedPlan().executeCollect()
     return bool(ask.invoke(writer, _objects(spark, row)))
 
@@ -509,6 +592,11 @@ def test_explain_says_of_every_schema_what_java_says(spark: SparkSession) -> Non
 
 
 WRITTEN = "s STRING, b BOOLEAN, t TINYINT, m SMALLINT, i INT, l BIGINT, d DOUBLE, at TIMESTAMP, day DATE"
+WRITTEN_NESTED = (
+    "f FLOAT, c DECIMAL(12,2), w DECIMAL(38,10), e DECIMAL(20,20), a ARRAY<STRING>, aa ARRAY<ARRAY<DOUBLE>>, "
+    "o STRUCT<s: STRING, d: STRUCT<n: BIGINT, at: TIMESTAMP>, c: DECIMAL(12,2)>, m MAP<STRING, DOUBLE>, "
+    "mo MAP<STRING, STRUCT<k: STRING, b: BOOLEAN>>, os ARRAY<STRUCT<k: STRING, day: DATE>>"
+)
 ODD = [*TEXTS, "\n\t\r\b\f\x00\x1f\x7f", 'a"b\\c/', "é\u2028\ud7ff", None]
 WHOLE_NUMBERS = [0, 1, -1, 9, 10, 99, 127, -128, None]
 LARGE = [0, -1, 2**63 - 1, -(2**63), 10**18, 999_999_999, None, 1_000_000_000_000]
@@ -542,18 +630,59 @@ def rows(spark: SparkSession) -> DataFrame:
     return spark.createDataFrame(made, WRITTEN)
 
 
+EXACTLY = [Decimal("0"), Decimal("1.50"), Decimal("-0.01"), Decimal("9999999999.99"), None]
+WIDELY = [Decimal("0"), Decimal("1E-10"), Decimal("-9999999999999999999999999999.9999999999"), Decimal("100"), None]
+SMALL = [Decimal("0"), Decimal("1E-20"), Decimal("-0.99999999999999999999"), None]
+SINGLES = [0.0, -0.0, 1.5, 0.1, 1e38, 1e-45, math.nan, math.inf, None, 16777216.0, 1e-3]
+
+
+def nested_rows(spark: SparkSession) -> DataFrame:
+    """The same in lists, maps and structs, beside nulls and nothing."""
+    draw = random.Random(3)
+
+    def of(values: list[Any], most: int = 3) -> list[Any] | None:
+        return draw.choice([None, [], *([[draw.choice(values) for _ in range(draw.randrange(1, most + 1))]] * 4)])
+
+    def keyed(values: list[Any]) -> dict[str, Any] | None:
+        return None if draw.random() < 0.1 else {key: draw.choice(values) for key in of([*ODD[:-1]]) or ()}
+
+    made = []
+    for number in range(1000):
+        inner = draw.choice([None, (draw.choice(LARGE), draw.choice(MOMENTS))])
+        pairs = [None, *((draw.choice(ODD), truth) for truth in (True, False, None))]
+        days = [None, (draw.choice(ODD), date(2024, 1, 1 + number % 28)), (None, None)]
+        made.append(
+            (
+                draw.choice(SINGLES),
+                draw.choice(EXACTLY),
+                draw.choice(WIDELY),
+                draw.choice(SMALL),
+                of(ODD),
+                of([[], [1.5, None], None, [draw.choice(REALS)]]),
+                draw.choice([None, (draw.choice(ODD), inner, draw.choice(EXACTLY))]),
+                keyed(REALS),
+                keyed(pairs),
+                of(days),
+            )
+        )
+    return spark.createDataFrame(made, WRITTEN_NESTED)
+
+
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Berlin"])
 @pytest.mark.parametrize("nulls", [True, False])
-def test_every_row_is_written_as_spark_writes_it(spark: SparkSession, nulls: bool, zone: str) -> None:
+@pytest.mark.parametrize(("columns", "given"), [(WRITTEN, rows), (WRITTEN_NESTED, nested_rows)], ids=["flat", "nested"])
+def test_every_row_is_written_as_spark_writes_it(
+    spark: SparkSession, columns: str, given: Callable[[SparkSession], DataFrame], nulls: bool, zone: str
+) -> None:
     from pyspark.sql import functions as F
 
-    form, schema = JsonFormat(JsonOptions(nulls=nulls)), Schema.parse(WRITTEN)
+    form, schema = JsonFormat(JsonOptions(nulls=nulls)), Schema.parse(columns)
     kept = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", zone)
     try:
         _, options = form.file_options(writing=True)
         theirs = F.to_json(F.struct(*schema.names), dict(options)).alias("theirs")
-        both = rows(spark).select(theirs, form.encode(schema).cast("string").alias("ours")).collect()
+        both = given(spark).select(theirs, form.encode(schema).cast("string").alias("ours")).collect()
     finally:
         spark.conf.set("spark.sql.session.timeZone", kept)
     assert [row["ours"] for row in both] == [row["theirs"] for row in both]

@@ -38,8 +38,16 @@ def test_csv_reads_and_writes_with_options_of_its_own() -> None:
     ("columns", "zone", "read", "written"),
     [
         ("s STRING, at TIMESTAMP", "UTC", "s, at in one pass", "s, at in one pass"),
-        ("s STRING, c DECIMAL(18,2)", "UTC", "s, c in one pass", 'because "c" is decimal(18,2)'),
-        ("s STRING, c DECIMAL(38,10)", "UTC", 'because "c" is decimal(38,10)', 'because "c" is decimal(38,10)'),
+        ("s STRING, c DECIMAL(38,10)", "UTC", "s, c in one pass", "s, c in one pass"),
+        ("l ARRAY<INT>, o STRUCT<x: MAP<STRING, FLOAT>>", "UTC", "l, o in one pass", "l, o in one pass"),
+        ("s STRING, b BINARY", "UTC", 'because "b" is binary', 'because "b" is binary'),
+        ("m MAP<INT, STRING>", "UTC", 'because "m" is map<int,string>', 'because "m" is map<int,string>'),
+        (
+            "o ARRAY<STRUCT<v: VARIANT>>",
+            "UTC",
+            'because "o" has a part that is variant',
+            '"o" has a part that is variant',
+        ),
         ("`größe` BIGINT", "UTC", "größe in one pass", 'because "größe" has a name that is not plain ASCII'),
         ("at TIMESTAMP", "Europe/Berlin", "at in one pass", 'because "at" is a time in Europe/Berlin, not UTC'),
     ],

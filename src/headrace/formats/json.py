@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pydantic import Field as Option
@@ -11,7 +11,20 @@ from pydantic import Field as Option
 from headrace.formats.base import Format, format_
 from headrace.formats.reasons import column, first_reason, no_value, not_text, when
 from headrace.model import Schema
-from headrace.model.types import BOOLEAN, DATE, DOUBLE, INTEGERS, STRING, TIMESTAMP, Decimal, Field
+from headrace.model.types import (
+    BOOLEAN,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INTEGERS,
+    STRING,
+    TIMESTAMP,
+    Array,
+    Decimal,
+    Field,
+    Map,
+    Struct,
+)
 from headrace.options import Options
 
 if TYPE_CHECKING:
@@ -19,10 +32,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column
 
-_KNOWN = (STRING, BOOLEAN, *INTEGERS, DOUBLE, TIMESTAMP, DATE)
-"""The types that `headrace.JsonReader` and `JsonWriter`, in Java, know; all others are Spark's."""
-_DIGITS = 18
-"""Decimals of so many digits are read too; none is written."""
+_KNOWN = (STRING, BOOLEAN, *INTEGERS, FLOAT, DOUBLE, TIMESTAMP, DATE)
+"""The types that `headrace.JsonReader` and `JsonWriter`, in Java, know, beside decimals and what is made of parts; all
+others are Spark's."""
 EXACT_TIMES = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]XXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss[.SSSSSS]",
@@ -69,10 +81,10 @@ class JsonFormat(Format[JsonOptions]):
         return Column(java.JsonWriter.column(row._jc, schema.ddl(), zone, self._writing()))
 
     def decodes(self, schema: Schema, zone: str) -> str | None:
-        return _how(schema, map(_unread, schema))
+        return _how(schema, _unread)
 
     def encodes(self, schema: Schema, zone: str) -> str | None:
-        return _how(schema, (_unwritten(field, zone) for field in schema))
+        return _how(schema, lambda part: _unwritten(part, zone))
 
     def file_options(self, *, writing: bool = False) -> tuple[str, Mapping[str, str]]:
         return "json", self._writing() if writing else {}
@@ -81,27 +93,44 @@ class JsonFormat(Format[JsonOptions]):
         return {"ignoreNullFields": str(not self.options.nulls).lower(), **EXACT_TIMES}
 
 
-def _unread(field: Field) -> str | None:
-    """Why a column leaves all of its source to Spark; what `JsonReader.prepare` finds, and a test compares the two."""
-    small = isinstance(field.type, Decimal) and field.type.precision <= _DIGITS
-    if field.type not in _KNOWN and not small:
-        return f"is {field.type}"
-    return "has a name that JSON escapes" if re.search(r'[\x00-\x1f"\\]', field.name) else None
+def _unread(part: Field) -> str | None:
+    """Why a part of a column leaves all of its source to Spark; what `JsonShape` finds, and a test compares the two."""
+    return _unknown(part) or ("has a name that JSON escapes" if re.search(r'[\x00-\x1f"\\]', part.name) else None)
 
 
-def _unwritten(field: Field, zone: str) -> str | None:
-    """Why a column leaves all of its sink to Spark: `JsonWriter.prepare`, and `moment`, of which no row is plain."""
-    if field.type not in _KNOWN:
-        return f"is {field.type}"
-    if field.type == TIMESTAMP and zone != "UTC":
+def _unwritten(part: Field, zone: str) -> str | None:
+    """Why a part of a column leaves all of its sink to Spark: `JsonShape`, and `moment`, by which no row is plain."""
+    if part.type == TIMESTAMP and zone != "UTC":
         return f"is a time in {zone}, not UTC"
-    return None if re.fullmatch(r"[ !#-\[\]-~]*", field.name) else "has a name that is not plain ASCII"
+    plain = re.fullmatch(r"[ !#-\[\]-~]*", part.name)
+    return _unknown(part) or (None if plain else "has a name that is not plain ASCII")
 
 
-def _how(schema: Schema, reasons: Iterable[str | None]) -> str:
-    odd = next(((f.name, why) for f, why in zip(schema, reasons, strict=True) if why), None)
-    if odd is not None:
-        return f'by Spark, because "{odd[0]}" {odd[1]}'
+def _unknown(part: Field) -> str | None:
+    kind = part.type
+    made = isinstance(kind, Decimal | Array | Struct) or (isinstance(kind, Map) and kind.key == STRING)
+    return None if made or kind in _KNOWN else f"is {kind}"
+
+
+def _parts(field: Field) -> Iterator[Field]:
+    """A column and all that is in it; items have no name."""
+    yield field
+    inside: Iterable[Field] = ()
+    match field.type:
+        case Struct(fields):
+            inside = fields
+        case Array(item) | Map(_, item):
+            inside = (Field("", item),)
+    for part in inside:
+        yield from _parts(part)
+
+
+def _how(schema: Schema, odd: Callable[[Field], str | None]) -> str:
+    for field in schema:
+        for part in _parts(field):
+            if why := odd(part):
+                where = "" if part is field else "has a part that "
+                return f'by Spark, because "{field.name}" {where}{why}'
     return f"{', '.join(schema.names)} in one pass over the bytes; by Spark what is not plain"
 
 

@@ -1,8 +1,13 @@
 package headrace;
 
+import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.DataType;
+import org.apache.spark.sql.types.DataTypes;
+import org.apache.spark.sql.types.DecimalType;
+import org.apache.spark.sql.types.MapType;
+import org.apache.spark.sql.types.StructType;
 
-/** The types of columns that JSON is read into and written from without Spark's own functions. */
+/** The types that JSON is read into and written from without Spark's own functions. */
 enum JsonKind {
   TEXT,
   TRUTH,
@@ -10,13 +15,26 @@ enum JsonKind {
   SHORT,
   INT,
   LONG,
+  FLOAT,
   DOUBLE,
   DECIMAL,
   MOMENT,
-  DATE;
+  DATE,
+  STRUCT,
+  LIST,
+  MAP;
 
-  /** The kind of a type; null: it is Spark's, or (decimals) the reader's to look at. */
+  /** The kind of a type; null: it is Spark's. */
   static JsonKind of(DataType type) {
+    if (type instanceof DecimalType) {
+      return DECIMAL;
+    } else if (type instanceof StructType) {
+      return STRUCT;
+    } else if (type instanceof ArrayType) {
+      return LIST;
+    } else if (type instanceof MapType map) {
+      return map.keyType().equals(DataTypes.StringType) ? MAP : null;
+    }
     return switch (type.sql()) {
       case "STRING" -> TEXT;
       case "BOOLEAN" -> TRUTH;
@@ -24,6 +42,7 @@ enum JsonKind {
       case "SMALLINT" -> SHORT;
       case "INT" -> INT;
       case "BIGINT" -> LONG;
+      case "FLOAT" -> FLOAT;
       case "DOUBLE" -> DOUBLE;
       case "TIMESTAMP" -> MOMENT;
       case "DATE" -> DATE;

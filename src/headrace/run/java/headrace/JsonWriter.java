@@ -6,7 +6,10 @@ import java.time.LocalDate;
 import java.util.Arrays;
 import org.apache.spark.sql.Column;
 import org.apache.spark.sql.catalyst.InternalRow;
+import org.apache.spark.sql.catalyst.expressions.SpecializedGetters;
 import org.apache.spark.sql.catalyst.expressions.json.StructsToJsonEvaluator;
+import org.apache.spark.sql.catalyst.util.ArrayData;
+import org.apache.spark.sql.catalyst.util.MapData;
 import org.apache.spark.sql.types.DataTypes;
 import org.apache.spark.sql.types.StructType;
 import org.apache.spark.unsafe.types.UTF8String;
@@ -33,9 +36,10 @@ public final class JsonWriter implements Serializable {
   private final Map<String, String> options;
 
   private transient boolean ready;
-  private transient boolean plain;
-  private transient byte[][] names;
-  private transient JsonKind[] kinds;
+
+  /** What is written here; null: Spark writes all. */
+  private transient JsonShape shape;
+
   private transient StructsToJsonEvaluator spark;
   private transient byte[] made;
   private transient int length;
@@ -71,23 +75,14 @@ public final class JsonWriter implements Serializable {
     if (!ready) {
       prepare();
     }
-    return plain && isPlain(row) ? Arrays.copyOf(made, length) : bySpark(row);
+    return shape != null && isPlain(row) ? Arrays.copyOf(made, length) : bySpark(row);
   }
 
   private void prepare() {
-    int count = schema.length();
-    names = new byte[count][];
-    kinds = new JsonKind[count];
+    shape = JsonShape.of(schema, c -> c >= ' ' && c < 0x7f && c != '"' && c != '\\');
     made = new byte[256];
     date = new byte[10];
     day = Long.MIN_VALUE;
-    plain = true;
-    for (int index = 0; index < count; index++) {
-      String name = schema.fields()[index].name();
-      kinds[index] = JsonKind.of(schema.fields()[index].dataType());
-      plain &= kinds[index] != null && name.chars().allMatch(c -> c >= ' ' && c < 0x7f && c != '"' && c != '\\');
-      names[index] = ("\"" + name + "\":").getBytes(StandardCharsets.UTF_8);
-    }
     ready = true;
   }
 
@@ -98,22 +93,25 @@ public final class JsonWriter implements Serializable {
     return ((UTF8String) spark.evaluate(row)).getBytes();
   }
 
-  /** Writes a row; false: it has a value that is not plain. */
+  /** Writes a row from the beginning; false: it has a value that is not plain. */
   private boolean isPlain(InternalRow row) {
     length = 0;
+    return struct(row, shape);
+  }
+
+  private boolean struct(InternalRow row, JsonShape of) {
     put('{');
-    for (int index = 0; index < kinds.length; index++) {
-      boolean none = row.isNullAt(index);
-      if (none && !nulls) {
+    boolean first = true;
+    for (int index = 0; index < of.parts.length; index++) {
+      if (!nulls && row.isNullAt(index)) {
         continue;
       }
-      if (length > 1) {
+      if (!first) {
         put(',');
       }
-      put(names[index]);
-      if (none) {
-        put(NULL);
-      } else if (!value(row, index)) {
+      first = false;
+      put(of.names[index]);
+      if (!value(row, index, of.parts[index])) {
         return false;
       }
     }
@@ -121,8 +119,46 @@ public final class JsonWriter implements Serializable {
     return true;
   }
 
-  private boolean value(InternalRow row, int index) {
-    switch (kinds[index]) {
+  private boolean list(ArrayData items, JsonShape item) {
+    put('[');
+    for (int index = 0; index < items.numElements(); index++) {
+      if (index > 0) {
+        put(',');
+      }
+      if (!value(items, index, item)) {
+        return false;
+      }
+    }
+    put(']');
+    return true;
+  }
+
+  private boolean map(MapData map, JsonShape held) {
+    ArrayData keys = map.keyArray();
+    ArrayData items = map.valueArray();
+    put('{');
+    for (int index = 0; index < map.numElements(); index++) {
+      if (index > 0) {
+        put(',');
+      }
+      if (!text(keys.getUTF8String(index))) {
+        return false;
+      }
+      put(':');
+      if (!value(items, index, held)) {
+        return false;
+      }
+    }
+    put('}');
+    return true;
+  }
+
+  private boolean value(SpecializedGetters row, int index, JsonShape of) {
+    if (row.isNullAt(index)) {
+      put(NULL);
+      return true;
+    }
+    switch (of.kind) {
       case TEXT:
         return text(row.getUTF8String(index));
       case TRUTH:
@@ -140,15 +176,25 @@ public final class JsonWriter implements Serializable {
       case LONG:
         whole(row.getLong(index));
         return true;
+      case FLOAT:
+        float single = row.getFloat(index);
+        ascii(Float.toString(single));
+        return Float.isFinite(single);
       case DOUBLE:
         double number = row.getDouble(index);
-        if (!Double.isFinite(number)) {
-          return false;
-        }
         ascii(Double.toString(number));
+        return Double.isFinite(number);
+      case DECIMAL:
+        ascii(row.getDecimal(index, of.precision, of.scale).toJavaBigDecimal().toString());
         return true;
       case MOMENT:
         return moment(row.getLong(index));
+      case STRUCT:
+        return struct(row.getStruct(index, of.parts.length), of);
+      case LIST:
+        return list(row.getArray(index), of.parts[0]);
+      case MAP:
+        return map(row.getMap(index), of.parts[0]);
       default:
         put('"');
         boolean written = date(row.getInt(index));
