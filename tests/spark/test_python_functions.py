@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import date
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -53,6 +55,10 @@ class Path(Aggregator):
 def spread(amount: list[float | None]) -> float:
     some = [a for a in amount if a is not None]
     return max(some) - min(some)
+
+
+def told(at: list[Any], price: list[Any], day: list[Any], tags: list[Any], raw: list[Any], place: list[Any]) -> str:
+    return repr([at[0].isoformat(), price[0], day[0], tags[0], raw[0], place[0], tags[1]])
 
 
 def middle(amount: pd.Series) -> float:
@@ -137,6 +143,58 @@ def test_batches_and_aggregates_in_python(mode: str, spark: SparkSession) -> Non
     schemas = wires(flow).schemas
     for sink, rows in expected.items():
         assert not difference(rows, found[sink], schemas[flow[sink].inputs[0]]), sink
+
+
+def test_an_aggregate_in_python_takes_what_map_takes(spark: SparkSession) -> None:
+    columns = "price DECIMAL(12,2), day DATE, tags ARRAY<STRING>, raw BINARY, place STRUCT<x: DOUBLE, s: STRING>"
+    flow = Flow("kinds")
+    time = {"column": "at", "watermark": "1 minute"}
+    rows = flow.source("rows", "values", rows=[], schema=f"at TIMESTAMP, {columns}", time=time)
+    rows.aggregate("told", window=tumbling("1 hour"), compute={"told": told}).sink("out", "console")
+    given = (
+        {
+            "at": "2026-01-01T00:00:01.5Z",
+            "price": "1.50",
+            "day": "2026-02-03",
+            "tags": ["a", None],
+            "raw": "raw",
+            "place": {"x": 0.5, "s": None},
+        },
+        {"at": "2026-01-01T00:00:02Z"},
+    )
+
+    case = Case(name="case", given={}, expect={}, mode="batch")
+    (row,) = outputs(flow.build(), {"rows": Input(batches=(given,))}, case, spark)["out"]
+
+    first = [
+        "2026-01-01T00:00:01.500000+00:00",
+        Decimal("1.50"),
+        date(2026, 2, 3),
+        ["a", None],
+        b"raw",
+        {"x": 0.5, "s": None},
+    ]
+    assert row["told"] == repr([*first, None])
+
+
+def unfit(amount: list[float]) -> str:
+    return len(amount)  # type: ignore[return-value]
+
+
+def test_an_answer_that_does_not_fit_is_told_with_its_records(spark: SparkSession) -> None:
+    flow = Flow("unfit")
+    rows = flow.source("rows", "values", rows=[], schema=COLUMNS, time={"column": "at", "watermark": "1 minute"})
+    rows.aggregate("many", by="user", window=tumbling("1 hour"), n=unfit).sink("out", "console")
+
+    case = Case(name="c", given={}, expect={}, mode="batch")
+
+    with pytest.raises(Exception) as raised:
+        outputs(flow.build(), {"rows": Input(batches=(tuple(ROWS[5:6]),))}, case, spark)
+
+    told = explain(raised.value).error()
+    assert isinstance(told, DataError)
+    assert "many" in str(told)
+    assert '{"records": 1, "first": {"amount": 4.0}}' in str(told)
 
 
 def test_a_function_that_gives_too_little_is_told_with_its_step(spark: SparkSession) -> None:

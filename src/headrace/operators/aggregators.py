@@ -18,7 +18,9 @@ from headrace.operators.base import Say
 from headrace.operators.functions import Function, annotated_type, failed, hints_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column
+    from pyspark.sql.types import DataType as SparkType
 
 
 def check(function: Function, given: Schema, say: Say, *option: str | int) -> DataType:
@@ -76,29 +78,50 @@ def answer(function: Function, values: Column, kind: DataType, step: str, *, tim
     from headrace.expressions.spark import spark_type
 
     travel_by_value(function.callable)
-    fold = _folded(function.callable, function.parameters(), step, skip=int(timed))
-    return F.udf(fold, spark_type(kind), useArrow=False)(values)
+    gives = spark_type(kind)
+    fold = _folded(function.callable, function.parameters(), step, int(timed), gives)
+    answers: Column = F.arrow_udf(fold, gives)(values)  # type: ignore[call-overload]
+    return answers
 
 
-def _folded(made: Any, names: tuple[str, ...], step: str, skip: int) -> Callable[[list[Any]], Any]:
-    """What a worker does with the values of one window and key."""
+def _folded(
+    made: Any, names: tuple[str, ...], step: str, skip: int, gives: SparkType
+) -> Callable[[pa.Array], pa.Array]:
+    """What a worker does with the values of many windows and keys."""
+    import pyarrow as pa
+
     whole = not (isinstance(made, type) and issubclass(made, Aggregator))
     series = [whole and _is_series(made, name) for name in names]
 
-    def fold(rows: list[Any]) -> Any:
-        try:
-            if whole:
-                columns = [[row[skip + index] for row in rows] for index in range(len(names))]
-                return _plain(made(*(_series(c) if s else c for c, s in zip(columns, series, strict=True))))
-            one = made()
-            state = one.init()
-            for row in rows:
-                state = one.add(state, *tuple(row)[skip:])
-            return _plain(one.finish(state))
-        except Exception as error:
-            first = dict(zip(names, tuple(rows[0])[skip:], strict=True)) if rows else {}
-            raise failed(error, step, made, {"records": len(rows), "first": first}) from error
+    def one(columns: list[list[Any]]) -> Any:
+        if whole:
+            return made(*(_series(c) if s else c for c, s in zip(columns, series, strict=True)))
+        author = made()
+        state = author.init()
+        for values in zip(*columns, strict=True):
+            state = author.add(state, *values)
+        return author.finish(state)
 
+    def fold(windows: pa.Array) -> pa.Array:
+        from pyspark.sql.pandas.types import to_arrow_type
+
+        kind = to_arrow_type(gives, timezone="UTC")
+        every = windows.flatten().flatten()[skip:]
+        answers, end = [], 0
+        for length in windows.value_lengths().to_pylist():
+            # One window's values at a time: those of all in a batch would be hundreds of megabytes as Python's objects.
+            begin, end = end, end + length
+            columns = [column.slice(begin, length).to_pylist() for column in every]
+            first = {name: column[0] for name, column in zip(names, columns, strict=True)}
+            try:
+                answer = _plain(one(columns))
+                pa.scalar(answer, kind)  # that it does not fit is this window's failure, and no other's
+            except Exception as error:
+                raise failed(error, step, made, {"records": length, "first": first}) from error
+            answers.append(answer)
+        return pa.array(answers, kind)
+
+    fold.__annotations__ = {"windows": pa.Array, "return": pa.Array}  # as types, by which Spark tells what it is
     return fold
 
 
