@@ -48,7 +48,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "gateway": VALUES | PARTS | {"catalogue", "log", "project", "observe"},
     "run": VALUES | PARTS | {"catalogue", "declare", "check", "compile", "log", "project", "observe", "gateway"},
     "interactive": VALUES | PARTS | {"catalogue", "declare", "check", "compile", "log", "project", "observe", "run"},
-    "testing": VALUES | PARTS | {"catalogue", "declare", "check", "compile", "log", "project", "observe", "run"},
+    "testing": VALUES
+    | PARTS
+    | {"author", "catalogue", "declare", "check", "compile", "log", "project", "observe", "run"},
     "server": {"model", "errors", "options", "catalogue", "declare", "check", "compile", "project", "observe", "run"},
     "demo": {"model", "errors", "options", "connectors", "log", "project", "observe", "run"},
     "cli": VALUES

@@ -67,16 +67,16 @@ def travel_by_value(function: Callable[..., Any]) -> None:
     from pyspark import cloudpickle
 
     home = getattr(sys.modules.get(function.__module__), "__file__", None)
-    if home is None or not _is_authors(home):
+    if home is None or not is_authors(home):
         return
     beside = f"{Path(home).parent}{os.sep}"
     for module in list(sys.modules.values()):
         file = getattr(module, "__file__", None)
-        if file is not None and file.startswith(beside) and _is_authors(file):
+        if file is not None and file.startswith(beside) and is_authors(file):
             cloudpickle.register_pickle_by_value(module)  # type: ignore[no-untyped-call]
 
 
-def _is_authors(file: str) -> bool:
+def is_authors(file: str) -> bool:
     """Whether a module's file is neither installed nor part of Python or of this package."""
     return not any(Path(file).is_relative_to(folder) for folder in _installed())
 

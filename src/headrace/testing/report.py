@@ -24,15 +24,10 @@ def run_and_report(
     path: Path, *, only: str = "", junit: Path | None = None, as_json: bool = False, given: Values | None = None
 ) -> int:
     """Runs every case at or below a path, with these values for parameters; the exit code is 1 if one failed."""
-    if not path.exists():
-        raise UsageError(f"there is no {path}")
-    tested = [file for file in flows_at([path]) if cases_of(file).exists()]
-    if not tested:
-        raise UsageError(f"there are no cases in {path}", hint="the cases of orders.yaml are in orders.cases.yaml")
     begun = time.monotonic()
     outcomes: list[Outcome] = []
-    for file in tested:
-        for outcome in run_file(file, _session, only=only, given=given):
+    for file in tested(path):
+        for outcome in run_file(file, session, only=only, given=given):
             outcomes.append(outcome)
             if not as_json:
                 _say(outcome)
@@ -48,8 +43,18 @@ def run_and_report(
     return 1 if failed else 0
 
 
+def tested(path: Path) -> list[Path]:
+    """The flows at or below a path that have cases."""
+    if not path.exists():
+        raise UsageError(f"there is no {path}")
+    found = [file for file in flows_at([path]) if cases_of(file).exists()]
+    if not found:
+        raise UsageError(f"there are no cases in {path}", hint="the cases of orders.yaml are in orders.cases.yaml")
+    return found
+
+
 @cache
-def _session() -> SparkSession:
+def session() -> SparkSession:
     """One session for all cases, started when the first flow is known to be sound."""
     from headrace.project import Project
     from headrace.run import classes
