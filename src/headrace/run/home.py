@@ -82,6 +82,8 @@ class Record:
     failure: Mapping[str, Any] | None = None
     restored: bool = False
     """Whether it began with checkpoints at an address: then there must be some."""
+    was_real_time: bool = False
+    """Whether it has ever been in real-time mode: its sinks may have rows more than once then, whatever came after."""
 
     @property
     def shown_status(self) -> str:

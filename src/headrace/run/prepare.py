@@ -143,6 +143,7 @@ def _take(
         parameters={name: plain(value) for name, value in plan.flow.values.items()},
         queries=described,
         restored=isinstance(restore, RemotePath),
+        was_real_time=plan.mode is Mode.REAL_TIME,
     )
     if restore is not None and (life := life_of(plan.flow.name, restore)) is not None:
         new = replace(new, id=life)
@@ -157,6 +158,7 @@ def _take(
             drained=old.drained,
             batch_runs=old.batch_runs,
             restored=old.restored or new.restored,
+            was_real_time=old.was_real_time or new.was_real_time,
             parallelism=old.parallelism,
             # A batch run leaves the checkpoints alone, so what made them stays noted.
             queries=old.queries if plan.mode is Mode.BATCH else {**old.queries, **described},

@@ -88,6 +88,9 @@ def verify(
         raise UsageError(f'run "{home.name}" was a batch; there is nothing else to compare it with')
     flow = load_flow(home, record)
     made = make_plan(flow, mode=Mode(record.mode))
+    if record.was_real_time:
+        most = Delivery.AT_LEAST_ONCE
+        made = replace(made, promises=tuple(replace(p, delivery=min(p.delivery, most)) for p in made.promises))
     for name, value in made.spark.items():
         if name.startswith("spark.sql.") and not name.startswith("spark.sql.streaming.stateStore"):
             session.conf.set(name, value)
