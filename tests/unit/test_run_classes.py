@@ -55,5 +55,18 @@ def test_archives_of_environments_that_are_gone_are_removed(cache: Path, monkeyp
     (cache / "gone").rmdir()
     monkeypatch.setattr(classes, "_pyspark", lambda: cache / "new")
     classes.ensure(java, [])
-    assert sorted(Path(n.read_text()).name for n in cache.glob("*.pyspark")) == ["here", "new"]
+    assert sorted(Path(n.read_text().split()[0]).name for n in cache.glob("*.pyspark")) == ["here", "new"]
     assert len(list(cache.glob("*.jsa"))) == 2
+
+
+def test_an_archive_that_another_version_of_ours_takes_the_place_of_is_removed(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(classes, "_train", write_archive)
+    monkeypatch.setattr(classes, "_pyspark", lambda: cache)
+    one, other = Java(Path("/java/17"), 17), Java(Path("/java/21"), 21)
+    for java, jar in ((one, "old.jar"), (other, "old.jar"), (one, "new.jar")):
+        classes.ensure(java, [Path(jar)])
+    assert not classes.options(one, [Path("old.jar")])
+    assert classes.options(one, [Path("new.jar")])
+    assert classes.options(other, [Path("old.jar")])

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import threading
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -48,3 +52,19 @@ def test_it_is_begun_again_only_so_often_and_not_for_another_reason_or_when_aske
     asked = ended(SLOW)
     asked.stopping.ask("asked to stop")
     assert not asked.goes_on()
+
+
+def test_a_wait_ends_when_there_is_news_and_says_whether_a_stop_was_asked_for() -> None:
+    stopping = Stopping()
+    assert not stopping.wait(0.01)
+    begun = time.monotonic()
+    threading.Timer(0.05, stopping.tell).start()
+    assert not stopping.wait(60), "a query has ended, which is no stop"
+    before = signal.signal(signal.SIGUSR1, lambda *_: stopping.ask("asked to stop"))
+    try:
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1)).start()
+        assert stopping.wait(60)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert stopping.wait(60), "and from then on at once"
+    assert time.monotonic() - begun < 60

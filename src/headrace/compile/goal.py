@@ -266,6 +266,7 @@ def writing(flow: Flow, mode: Mode) -> Settings:
         "linger.ms": ("5", "goal: a latency; the batch waits for its last record") if quick else ("50", wait),
         "compression.type": ("lz4", "less to send, for little work"),
         "batch.size": ("262144", "records that go to one partition are sent together"),
+        "retry.backoff.ms": ("10", "a first transaction waits twice as long as this; Kafka's own is 100"),
     }
 
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 from headrace.errors import DataError, EndpointError, FlowError, Problem
+
+if TYPE_CHECKING:
+    from confluent_kafka.admin import AdminClient
 
 ANSWER_SECONDS = 15.0
 _FINAL = (
@@ -89,11 +93,10 @@ def require_topic(client: Mapping[str, str], topic: str, partitions: int | None,
 
 def _topics(client: Mapping[str, str], step: str) -> dict[str, Any]:
     from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
 
     try:
         # All of them: asking for one by name would create it where the cluster allows that.
-        return dict(AdminClient({**client, "log_level": "0"}).list_topics(timeout=ANSWER_SECONDS).topics)
+        return dict(admin(client).list_topics(timeout=ANSWER_SECONDS).topics)
     except KafkaException as error:
         raise EndpointError(
             f'could not reach "{client["bootstrap.servers"]}" for "{step}"',
@@ -102,13 +105,24 @@ def _topics(client: Mapping[str, str], step: str) -> dict[str, Any]:
         ) from None
 
 
+def admin(client: Mapping[str, str]) -> AdminClient:
+    """A client for questions, kept: a new one has its first answer after 50 ms, and a start asks half a dozen times."""
+    return _admin(frozenset(client.items()))
+
+
+@cache
+def _admin(client: frozenset[tuple[str, str]]) -> AdminClient:
+    from confluent_kafka.admin import AdminClient
+
+    return AdminClient({**dict(client), "log_level": "0", "reconnect.backoff.max.ms": "500"})
+
+
 def _create(client: Mapping[str, str], topic: str, partitions: int, step: str) -> None:
     from confluent_kafka import KafkaError, KafkaException
-    from confluent_kafka.admin import AdminClient, NewTopic
+    from confluent_kafka.admin import NewTopic
 
-    admin = AdminClient({**client, "log_level": "0"})
     try:
-        for future in admin.create_topics([NewTopic(topic, partitions)]).values():
+        for future in admin(client).create_topics([NewTopic(topic, partitions)]).values():
             future.result(ANSWER_SECONDS)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:  # somebody else was quicker

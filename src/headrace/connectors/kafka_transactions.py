@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from headrace.connectors.base import Written
-from headrace.connectors.kafka_client import ANSWER_SECONDS, java_settings, require_topic
+from headrace.connectors.kafka_client import ANSWER_SECONDS, admin, java_settings, require_topic
 from headrace.connectors.tasks import task_names
 from headrace.errors import EndpointError
 
@@ -53,16 +53,15 @@ def write_once(
 def newest_mark(client: Mapping[str, str], who: str, step: str) -> int | None:
     """The newest batch that a task of a writer has marked; None: none, or so long ago that Kafka has forgotten it."""
     from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
-    from confluent_kafka.admin import AdminClient
 
-    admin = AdminClient({**client, "log_level": "0"})
+    asking = admin(client)
     try:
-        listed = admin.list_consumer_groups(request_timeout=ANSWER_SECONDS).result()
+        listed = asking.list_consumer_groups(request_timeout=ANSWER_SECONDS).result()
         if listed.errors:  # of a broker that may have some of them
             raise listed.errors[0]
         groups = [g.group_id for g in listed.valid if g.group_id.startswith(f"{MARKS}/{who}/")]
         wanted = [ConsumerGroupTopicPartitions(group, [TopicPartition(MARKS, 0)]) for group in groups]
-        asked = [admin.list_consumer_group_offsets([one], request_timeout=ANSWER_SECONDS) for one in wanted]
+        asked = [asking.list_consumer_group_offsets([one], request_timeout=ANSWER_SECONDS) for one in wanted]
         told = [future.result().topic_partitions for one in asked for future in one.values()]
     except KafkaException as error:
         raise EndpointError(

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 Tell = Callable[[str], None]
 TRAINING_SECONDS = 300.0
+NOTE = ".pyspark"
+"""How the name of a note beside an archive ends: of which PySpark and which Java it is."""
 
 
 def options(java: Java, jars: Sequence[Path]) -> str:
@@ -57,13 +59,14 @@ def ensure(java: Java, jars: Sequence[Path], tell: Tell | None = None) -> None:
     with locked(archive.parent / "lock"):
         if archive.is_file():  # another process may have made it while we waited
             return
-        _forget_others(archive.parent)
+        note = f"{_pyspark()}\n{java.home}"
+        _forget_others(archive.parent, note)
         tell("preparing Java for quick starts, once: a small job is run to see what Spark needs")
         draft = archive.with_suffix(f".{os.getpid()}")
         try:
             said = _train(java, draft)
             if draft.is_file():
-                archive.with_suffix(".pyspark").write_text(str(_pyspark()), encoding="utf-8")
+                archive.with_suffix(NOTE).write_text(note, encoding="utf-8")
                 draft.replace(archive)
             else:
                 tell(f"this Java could not be prepared; everything works, a start takes some seconds longer: {said}")
@@ -87,10 +90,11 @@ def _using(archive: Path) -> str:
     return f"-XX:SharedArchiveFile={archive} -Xlog:cds=off -Xlog:cds+dynamic=off"
 
 
-def _forget_others(folder: Path) -> None:
-    """Removes the archives of environments that are no more: each has the size of a film trailer."""
-    for note in folder.glob("*.pyspark"):
-        if not Path(note.read_text(encoding="utf-8")).is_dir():
+def _forget_others(folder: Path, now: str) -> None:
+    """Removes the archives, each of 200 MB, of environments that are no more, and older ones for the same `now`."""
+    for note in folder.glob(f"*{NOTE}"):
+        whose = note.read_text(encoding="utf-8")
+        if whose == now or not Path(whose.partition("\n")[0]).is_dir():
             note.with_suffix(".jsa").unlink(missing_ok=True)
             note.unlink(missing_ok=True)
 
@@ -187,7 +191,7 @@ def _touch_kafka(session: SparkSession, jars: Sequence[Path]) -> None:
     """Loads the Kafka connector, ours, and the clients, which the small job, having no Kafka, does not need."""
     jvm: Any = session._jvm
     loader = jvm.java.lang.ClassLoader.getSystemClassLoader()
-    for name in (n for jar in (*(j for j in jars if "sql-kafka" in j.name), JAR) for n in _classes_in(jar)):
+    for name in (name for jar in (*jars, JAR) for name in _classes_in(jar)):
         with suppress(Exception):  # one that needs an optional library which is not here
             jvm.java.lang.Class.forName(name, False, loader)
     told = jvm.java.util.HashMap()

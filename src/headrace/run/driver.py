@@ -96,7 +96,7 @@ def _drive(home: Home, stopping: Stopping, turn: threading.Event, kafka: dict[st
                 classes.small_stream(session, scratch)
             events.append(home.events, "spare")
             while not turn.is_set():
-                if stopping.event.wait(0.02):
+                if stopping.wait(0.02):
                     return 0
             _clear(home.scratch, but=scratch)
             project, plan, _ = _planned(home, kafka)  # the world may have changed meanwhile
@@ -115,14 +115,15 @@ def _planned(home: Home, kafka: dict[str, str]) -> tuple[Project, Plan, str]:
     flow = load_flow(home, record)
     mode = Mode(record.asked.mode) if record.asked.mode else None
     master = sessions.choose_master(record.asked.master, project.settings.spark.master)
-    kafka |= kafka_of(project, flow, record)
+    there: There = {}
+    kafka |= kafka_of(project, flow, record, there)
     plan = make_plan(
         flow,
         mode=mode,
         cores=sessions.cores(master),
         local=sessions.is_local(master),
         until_done=record.asked.until_done,
-        partitions=partitions_of(flow, kafka),
+        partitions=partitions_of(flow, kafka, there),
         project=project.settings.spark.settings,
     )
     return project, plan, sessions.with_slots(master, plan.slots)
@@ -167,7 +168,11 @@ def _at_origin(home: Home, failure: Failure) -> Failure:
     return replace(failure, message=failure.message.replace(copy, original), file=failure.file.replace(copy, original))
 
 
-def kafka_of(project: Project, flow: Flow, record: Record) -> Mapping[str, str]:
+There = dict[frozenset[tuple[str, str]], Mapping[str, Any]]
+"""The topics of each cluster, asked for once in a start."""
+
+
+def kafka_of(project: Project, flow: Flow, record: Record, there: There | None = None) -> Mapping[str, str]:
     """How to reach Kafka, if the flow needs it, somebody answers there and has the topics.
 
     Asked here because Spark waits a minute before it says that nobody does, and starts before it looks for a topic.
@@ -177,45 +182,50 @@ def kafka_of(project: Project, flow: Flow, record: Record) -> Mapping[str, str]:
     own = [getattr(p.options, "bootstrap", None) for p in parts]
     needed = any(address is None for address in own)
     client: Mapping[str, str] = {}
+    there = {} if there is None else there
     if needed:
         client = kafka_client(project, record.asked.bootstrap)
     for part, address in zip(parts, own, strict=True):
         reach(address or client["bootstrap.servers"], part.name)
-        has_topics(client_settings(address, client, part.name), part)
+        has_topics(client_settings(address, client, part.name), part, there)
     return client
 
 
-def partitions_of(flow: Flow, client: Mapping[str, str]) -> dict[str, int]:
+def partitions_of(flow: Flow, client: Mapping[str, str], there: There) -> dict[str, int]:
     """How many partitions each Kafka source reads: in real-time mode each is a task of its own."""
-    from headrace.log.client import metadata
-
     found = {}
     for source in flow.sources:
         if source.connector == "kafka" and source.table is None:
-            address = source.options.bootstrap
-            there = metadata(client_settings(address, client, source.name)).topics
-            found[source.name] = sum(len(there[topic].partitions) for topic in source.options.topic)
+            topics = _topics(client_settings(source.options.bootstrap, client, source.name), there)
+            found[source.name] = sum(len(topics[topic].partitions) for topic in source.options.topic)
     return found
 
 
-def has_topics(client: Mapping[str, str], part: Source | Sink) -> None:
+def has_topics(client: Mapping[str, str], part: Source | Sink, there: There) -> None:
     """Raises NotThereError if a topic is not there that a source reads, or a sink writes to and may not create."""
-    from headrace.log.client import metadata
-
     named = getattr(part.options, "topic", ())
     hint = "headrace topic create {}"
     if isinstance(part, Sink):
         named = () if part.options.partitions is not None else (named,)
         hint += ", or say `partitions` and it is created"
-    there = metadata(client).topics if named else {}
-    missing = [topic for topic in named if topic not in there]
+    topics = _topics(client, there) if named else {}
+    missing = [topic for topic in named if topic not in topics]
     if missing:
-        known = [name for name in there if not name.startswith("__")]
+        known = [name for name in topics if not name.startswith("__")]
         close = get_close_matches(missing[0], known, n=1)
         raise NotThereError(
             f'topic "{missing[0]}" does not exist in Kafka at "{client["bootstrap.servers"]}", for "{part.name}"',
             hint=(f'did you mean "{close[0]}"? Else ' if close else "") + hint.format(missing[0]),
         )
+
+
+def _topics(client: Mapping[str, str], there: There) -> Mapping[str, Any]:
+    from headrace.log.client import metadata
+
+    key = frozenset(client.items())
+    if key not in there:
+        there[key] = metadata(client).topics
+    return there[key]
 
 
 def reach(addresses: str, step: str, seconds: float = 5.0) -> None:
@@ -320,7 +330,7 @@ def _run(
             counts = settlers[query.name].heard(report)
             report["observedMetrics"] = observed(plan, query, counts)
 
-    watch = Watch(home, plan.queries, note, heard)
+    watch = Watch(home, plan.queries, note, heard, stopping.tell)
     watch.attach(session)
     running: list[Running] = []
     try:
@@ -407,7 +417,7 @@ def _wait(running: list[Running], stopping: Stopping, idle: Idle | None = None) 
     while sum(one.goes_on() for one in running):  # each is asked: one that has failed is heard of at once
         if idle is not None:
             idle.tend(running, stopping)
-        if stopping.event.wait(0.1):
+        if stopping.wait(0.1):
             return
 
 

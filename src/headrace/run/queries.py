@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 from headrace.compile.counting import TIMED, Counts
@@ -41,17 +42,27 @@ class Stopping:
     """Whether the driver runs its queries, and whether it was asked to stop, and why."""
 
     def __init__(self) -> None:
-        self.event = threading.Event()
+        self.asked = False
         self.why = ""
         self.running = False
-
-    @property
-    def asked(self) -> bool:
-        return self.event.is_set()
+        self._news: SimpleQueue[None] = SimpleQueue()
+        """Not an event: that one's lock may be held by the very thread that a signal interrupts to ask for a stop."""
 
     def ask(self, why: str) -> None:
         self.why = self.why or why
-        self.event.set()
+        self.asked = True
+        self.tell()
+
+    def tell(self) -> None:
+        """Ends a wait before its time: there is something to look at."""
+        self._news.put(None)
+
+    def wait(self, seconds: float) -> bool:
+        """Waits so long at most; whether a stop was asked for."""
+        if not self.asked:
+            with suppress(Empty):
+                self._news.get(timeout=seconds)
+        return self.asked
 
 
 class BetweenBatchesError(Exception):
@@ -317,8 +328,9 @@ class Watch:
         queries: Sequence[Query],
         then: Callable[[dict[str, Any]], None],
         heard: Callable[[Query, dict[str, Any]], None] = lambda query, report: None,
+        ended: Callable[[], None] = lambda: None,
     ) -> None:
-        self._home, self._then, self._heard = home, then, heard
+        self._home, self._then, self._heard, self._tell_ended = home, then, heard, ended
         self._queries = {query.name: query for query in queries}
         self._counted: dict[tuple[str, int], dict[str, dict[str, int | None]]] = {}
         self._ended: set[str] = set()
@@ -340,6 +352,7 @@ class Watch:
         with self._more:
             self._ended.add(run)
             self._more.notify_all()
+        self._tell_ended()
 
     def count(self, query: Query, batch: int, found: dict[str, dict[str, int | None]]) -> None:
         """Takes in what was counted in a batch; Spark reports the batch when it is committed."""
