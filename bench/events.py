@@ -16,10 +16,12 @@ from typing import NamedTuple
 
 SCHEMA = "user STRING, page STRING, type STRING, amount DOUBLE, ts TIMESTAMP"
 WIDE = [f"{kind.lower()}_{number}" for number in range(10) for kind in ("DOUBLE", "STRING")]
-"""Columns that wide events have besides, and no work asks for: half numbers, half text; and then a list."""
+"""Columns that wide events have besides, and no work asks for: half numbers, half text; then a list and a struct."""
 WIDE_SCHEMA = ", ".join([SCHEMA, *(f"{name} {name.split('_')[0].upper()}" for name in WIDE)])
-LIST_SCHEMA = f"{SCHEMA}, tags ARRAY<STRING>"
-_VALUES = {name: 1234.5678 if name.startswith("double") else "a short text" for name in WIDE} | {"tags": ["a", "b"]}
+NESTED_SCHEMA = f"{SCHEMA}, tags ARRAY<STRING>, device STRUCT<system: STRING, version: INT>"
+VARIANT_SCHEMA = f"{SCHEMA}, tags VARIANT"
+_VALUES: dict[str, object] = {name: 1234.5678 if name.startswith("double") else "a short text" for name in WIDE}
+_VALUES |= {"tags": ["a", "b"], "device": {"system": "linux", "version": 6}}
 _MORE = f",{json.dumps(_VALUES)[1:-1]}"
 USERS = 10_000
 PAGES = 100

@@ -212,7 +212,7 @@ def climbed(
             if running.failed:
                 return {"failed": running.last_words()}
             whole = until(lambda: is_whole(reader.found, len(noted.due), work), SETTLE, every=0.5)
-            memory = running.memory.end()
+            memory, stolen = running.memory.end(), running.stolen.percent()
         reader.end()
         path = home_events(job)
         made = moments(path, "progress") if path.exists() else None
@@ -226,6 +226,7 @@ def climbed(
             "first_result": round(first - running.at, 2),
             "memory": memory,
             "busy_before": busy,
+            "stolen": stolen,
             **({} if whole else {"failed": f"{SETTLE:.0f} s after the last event its results were not all there"}),
         }
     finally:

@@ -85,6 +85,31 @@ def at_rest(looks: list[float]) -> bool:
     return len(looks) >= needed and max(looks[-needed:]) < QUIET
 
 
+class Stolen:
+    """What other machines on the same hardware take of this one's processors, from now on.
+
+    >>> 0 <= Stolen().percent() <= 100
+    True
+    """
+
+    def __init__(self) -> None:
+        self._before = _spent()
+
+    def percent(self) -> float:
+        """Of all processor time there was; nothing where the system does not tell."""
+        (stolen, all_), (stolen_before, all_before) = _spent(), self._before
+        return round(100 * (stolen - stolen_before) / max(all_ - all_before, 0.01), 1)
+
+
+def _spent() -> tuple[float, float]:
+    """Seconds of processor time that were stolen since the machine started, and all there were."""
+    import psutil
+
+    times = psutil.cpu_times()
+    guests = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)  # they are in `user` too
+    return getattr(times, "steal", 0.0), sum(times) - guests
+
+
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 from bench.environments import UnavailableError
+from bench.machine import Stolen
 from bench.memory import EVERY, Memory
 from bench.systems import Command
 
@@ -51,6 +52,7 @@ class Started:
     processes: Sequence[subprocess.Popen[bytes]]
     logs: Sequence[Path]
     memory: Memory
+    stolen: Stolen
     at: float
 
     @property
@@ -116,7 +118,7 @@ def started(
                         )
                     )
             with Memory(lambda: [p.pid for p in processes if p.poll() is None], look_every) as memory:
-                yield Started(processes=processes, logs=logs, memory=memory, at=at)
+                yield Started(processes=processes, logs=logs, memory=memory, stolen=Stolen(), at=at)
         finally:
             _end(processes)
 

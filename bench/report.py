@@ -9,7 +9,7 @@ import math
 import re
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +105,26 @@ def _source(found: dict[str, Any]) -> str:
     }
     shown = "".join(f", {v:,} {k}" if isinstance(v, int) else f", {k} {v}" for k, v in told.items())
     unfinished = "" if found.get("whole", True) else " **This run was cut short.**"
-    return f"`{found['command']}`, {found['at']}{shown}; {_on(found)}.{unfinished}\n"
+    return f"`{found['command']}`, {found['at']}{shown}; {_on(found)}{_stolen(found)}.{unfinished}\n"
+
+
+def _stolen(found: Any) -> str:
+    """What other machines took of this one's processors during the runs: no number says more of how it was disturbed.
+
+    >>> _stolen({"runs": [{"stolen": 0.4}, {"at": {"1": {"stolen": 12.0}}}]})
+    ', of whose processors others took 0.4 to 12.0 %'
+    """
+    said = sorted(_all(found, "stolen"))
+    return f", of whose processors others took {said[0]:.1f} to {said[-1]:.1f} %" if said else ""
+
+
+def _all(found: Any, name: str) -> Iterator[float]:
+    """Every value of this name, however deep."""
+    parts = found.values() if isinstance(found, dict) else found if isinstance(found, list) else ()
+    if isinstance(found, dict) and name in found:
+        yield found[name]
+    for part in parts:
+        yield from _all(part, name)
 
 
 def _on(found: dict[str, Any]) -> str:

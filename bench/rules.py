@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from bench import answers, report, results
-from bench.events import LIST_SCHEMA, WIDE_SCHEMA, Expected, load_events
+from bench.events import NESTED_SCHEMA, VARIANT_SCHEMA, WIDE_SCHEMA, Expected, load_events
 from bench.flows import flow
 from bench.measure import spread
 from bench.ours import once
@@ -104,6 +104,8 @@ class Rule:
     what: str
     works: tuple[str, ...] = ("w1", "w2")
     patched: Patched = nullcontext
+    always: Patched = nullcontext
+    """What is changed for both."""
     planned: Callable[[Plan], Plan] = lambda made: made
     schema: str = ""
     """What is stated of wide events, if it is not what the work needs."""
@@ -113,13 +115,19 @@ RULES = {
     "needed-columns": Rule(
         what="only columns that a sink needs are parsed, here of 25", patched=_all_columns, schema=WIDE_SCHEMA
     ),
-    "no-needless-list": Rule(
-        what="a list that no sink needs does not leave parsing to Spark", patched=_all_columns, schema=LIST_SCHEMA
+    "no-needless-variant": Rule(
+        what="a column that Spark must parse, and no sink needs", patched=_all_columns, schema=VARIANT_SCHEMA
     ),
     "json-in-one-pass": Rule(what="JSON is read and written in Java of our own", patched=_json_by_spark),
+    "nested-in-one-pass": Rule(
+        what="so is JSON with a list and a struct", always=_all_columns, patched=_json_by_spark, schema=NESTED_SCHEMA
+    ),
     "windows-by-their-end": Rule(what="a tumbling window is one number", works=("w1",), patched=_windows_by_spark),
     "fetch-wait": Rule(what="a batch does not wait at the end of its topic", planned=_clients_own("fetch.max.wait.ms")),
     "poll-records": Rule(what="Kafka's consumer hands over more at a time", planned=_clients_own("max.poll.records")),
+    "first-transaction": Rule(
+        what="Kafka's client hardly waits between the answers before one", planned=_clients_own("retry.backoff.ms")
+    ),
     "producer-batches": Rule(
         what="records are sent many at a time, compressed",
         works=("w2",),
@@ -141,11 +149,11 @@ def measured(
     folder = at.fresh(out)
     text = flow(work, _WIDE if rule.schema else TOPIC, out)
     if rule.schema:
-        text = re.sub("schema: .*", f"schema: {rule.schema}", text)
+        text = re.sub("schema: .*", f'schema: "{rule.schema}"', text)
     file = Path(folder, f"{work}.yaml")
     file.write_text(text, encoding="utf-8")
     made = plan(load(file), cores=2)
-    with rule.patched() if without else nullcontext():
+    with rule.always(), rule.patched() if without else nullcontext():
         begun, ended, _ = once(session, rule.planned(made) if without else made, folder, at.bootstrap)
     check = answers.wrong_windows if work == "w1" else answers.wrong_records
     if wrong := check(expected, answers.written(at.client, out)):

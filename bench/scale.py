@@ -34,7 +34,7 @@ def hold(at: Place, system: System, keys: int, total: int) -> dict[str, Any]:
     try:
         with started(system.commands(job), Path(job.folder), cores=job.cores) as running:
             ended = running.wait(2 * LIMIT)
-            memory = running.memory.end()
+            memory, stolen = running.memory.end(), running.stolen.percent()
             if not ended or running.failed:
                 return {"failed": running.last_words() if running.failed else f"not done after {2 * LIMIT:.0f} s"}
             taken = timed(job, running)[0]
@@ -45,7 +45,7 @@ def hold(at: Place, system: System, keys: int, total: int) -> dict[str, Any]:
                 held = int(running.lines("STATE ")[-1])
             if held != keys or taken["read"] != total:
                 return {"failed": f"{held:,} keys are held of {keys:,}, {taken['read']:,} events read of {total:,}"}
-            return {"rate": round(total / (taken["last"] - taken["first"])), "memory": memory}
+            return {"rate": round(total / (taken["last"] - taken["first"])), "memory": memory, "stolen": stolen}
     finally:
         at.clear(keep=[TOPIC])
         shutil.rmtree(job.folder, ignore_errors=True)

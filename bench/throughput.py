@@ -41,7 +41,7 @@ def once(at: Place, system: System, work: str, expected: Expected, *, rounds: in
         busy = machine.settle()
         with started(commands, Path(job.folder), cores=job.cores) as running:
             ended = running.wait(LIMIT * rounds)
-            memory = running.memory.end()
+            memory, stolen = running.memory.end(), running.stolen.percent()
             if not ended:
                 return {"failed": f"not done after {LIMIT * rounds:.0f} s"}
             if running.failed:
@@ -60,6 +60,7 @@ def once(at: Place, system: System, work: str, expected: Expected, *, rounds: in
                 "from_launch": round(ends[0] - running.at, 2),
                 "memory": memory,
                 "busy_before": busy,
+                "stolen": stolen,
             }
     finally:
         at.clear(keep=[TOPIC])
