@@ -23,7 +23,8 @@ CHECKPOINT = timedelta(minutes=1)
 """Between two checkpoints in real-time mode: at a pause of 0.6 s the 99th percentile does not see it."""
 _PAUSE, _PAUSE_PER_TASK = (0.1, 0.5), (0.1, 0.1)
 """Seconds, least and most, that a query stands still at a checkpoint, and those each of its tasks with state adds:
-`make bench-pauses` had at most 0.52 s without state and 0.54 s with one such task, on two cores."""
+`make bench-pauses` had at most 0.52 s without state and 0.54 s with one such task on two cores, 0.25 and 0.29 s on two
+quicker ones."""
 _SEEN = 0.01
 """The part of records above which the 99th percentile sees what happens to them."""
 _FEW, _MANY = 1_000_000, 5_000_000
