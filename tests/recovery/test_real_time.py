@@ -335,7 +335,7 @@ def test_both_modes_leave_the_same_in_every_sink(place: Place, broker: str, post
 
 CUT_SHORT = """
 flow: {name}
-goal: {{latency: 20 ms, checkpoint: 2 minutes}}
+goal: {{latency: 20 ms, checkpoint: {checkpoint}}}
 sources:
   clicks:
     kafka: {{topic: {name}, client: {{max.partition.fetch.bytes: 1}}}}  # slowly: one record at a time
@@ -361,7 +361,7 @@ def test_what_an_attempt_that_was_cut_short_has_counted_is_not_late_when_it_is_r
 
     name = f"cut-{uuid4().hex[:8]}"
     (place.root / "headrace.toml").write_text(f'[kafka]\nbootstrap = "{broker}"\n')
-    (place.root / "cut.yaml").write_text(CUT_SHORT.format(name=name))
+    (place.root / "cut.yaml").write_text(CUT_SHORT.format(name=name, checkpoint="2 minutes"))
     topics.create({"bootstrap.servers": broker}, name, partitions=2)
     producer = Producer({"bootstrap.servers": broker, "batch.num.messages": 1})
     at = lambda second: f"2026-01-01T00:{second // 60:02d}:{second % 60:02d}Z"  # noqa: E731
@@ -387,6 +387,14 @@ def test_what_an_attempt_that_was_cut_short_has_counted_is_not_late_when_it_is_r
     def verified() -> dict[str, Any]:
         return {v["sink"]: v for v in json.loads(place.run("verify", name, "--json").out)["sinks"]}
 
+    def cut() -> None:
+        """Kills supervisor and driver: a stop would wait for the next checkpoint."""
+        driver = home.read().driver
+        assert driver is not None
+        child.kill()
+        driver.end_group()
+        child.communicate()
+
     # The first batches are short; one that has lasted for longer than those lasts for two minutes: long enough for a
     # slow machine to read it all and to verify it.
     eventually(lambda: done() >= FEW and time.time() - home.events.stat().st_mtime > 2 * FIRST, 120, diagnose=told)
@@ -396,18 +404,14 @@ def test_what_an_attempt_that_was_cut_short_has_counted_is_not_late_when_it_is_r
     eventually(lambda: counted().get("02:30") == SLOW, 100, diagnose=lambda: f"{counted()}\n{told()}")
     assert verified()["table"]["verdict"] == "equal", "what a batch under way has written may be there"
     assert done() == before, "it is all in one batch, which is not done"
-    driver = home.read().driver
-    assert driver is not None
-    os.kill(driver.pid, signal.SIGKILL)
+    cut()
+    (place.root / "cut.yaml").write_text(CUT_SHORT.format(name=name, checkpoint="5 seconds"))  # nothing to wait for
+    child = place.start("run", "cut.yaml")
     read = {name: {"0": 2, "1": SLOW}}
     queries = [query.name for query in plan(load(place.root / "cut.yaml")).queries]
     points = lambda: [(resume_point(home.checkpoint(query)) or {}).get("offsets") for query in queries]  # noqa: E731
     eventually(lambda: points() == [[read]] * 2, 300, diagnose=lambda: f"{points()}\n{told()}")
-    child.kill()  # a stop would wait for the next checkpoint
-    child.communicate()
-    driver = home.read().driver
-    assert driver is not None
-    driver.end_group()
+    cut()
     table = verified()["table"]
     assert (table["verdict"], table["late"]) == ("equal", 0)
     assert counted() == {"01:40": 1, "03:20": 1, "02:30": SLOW}
